@@ -104,14 +104,14 @@ class Meter:
 
     def _sample(self) -> None:
         self.peak = max(
-            self.peak, sum(memory(pid) for one in self.roots.values() for pid in kin(one))
+            self.peak, sum(memory(pid) for one in self.roots.values() for pid in process_tree(one))
         )
         for name in self.roots:
             self._look(name)
 
     def _look(self, name: str) -> dict[int, float]:
         """Sum the maximum of each process; a process that has ended counts with its last sample."""
-        for pid in kin(self.roots[name]):
+        for pid in process_tree(self.roots[name]):
             self.cpu[name][pid] = max(self.cpu[name].get(pid, 0.0), cpu(pid))
         return self.cpu[name]
 
@@ -122,7 +122,7 @@ class Meter:
         return {name: sum(self.cpu[name].values()) - self._before[name] for name in self.roots}
 
 
-def kin(root: int) -> list[int]:
+def process_tree(root: int) -> list[int]:
     """Return a process and its descendants."""
     found, waiting = [], [root]
     while waiting:
@@ -251,8 +251,10 @@ class Peer:
         used = meter.end()
         if process.returncode:
             raise RuntimeError(f"{command} failed")
-        told = json.loads(out.splitlines()[-1])
-        return Ran(told["pages"], told["seconds"], told.get("cpu") or used["peer"], meter.peak)
+        report = json.loads(out.splitlines()[-1])
+        return Ran(
+            report["pages"], report["seconds"], report.get("cpu") or used["peer"], meter.peak
+        )
 
 
 class Scrapy(Peer):

@@ -16,7 +16,7 @@ import time
 OK = 200
 
 
-def told(pages: int, seconds: float) -> None:
+def print_result(pages: int, seconds: float) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu = used.ru_utime + used.ru_stime
     print(json.dumps({"pages": pages, "seconds": seconds, "cpu": cpu}))
@@ -74,7 +74,7 @@ def scrapy(url: str, file: str) -> None:
     process.crawl(Walker)
     began = time.perf_counter()
     process.start()
-    told(pages, time.perf_counter() - began)
+    print_result(pages, time.perf_counter() - began)
 
 
 async def fetch_all(url: str) -> tuple[int, float, float]:
@@ -85,7 +85,7 @@ async def fetch_all(url: str) -> tuple[int, float, float]:
     from usher.urls import Url, parse
 
     async with Fetcher(
-        "bench", allow=private_hosts.parse_allow_list("127.0.0.1"), lines_per_host=32
+        "bench", allow=private_hosts.parse_allow_list("127.0.0.1"), connections_per_host=32
     ) as client:
         start = parse(url)
         if not isinstance(start, Url):

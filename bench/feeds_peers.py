@@ -56,9 +56,9 @@ class Usher(Peer):
 
     async def subscribe(self, urls: list[str], place: str) -> None:
         db: Any = import_module("usher.db.pool")
-        if not hasattr(self, "house"):
+        if not hasattr(self, "databases"):
             self.search = await db.Database("", size=16, role=ROLES[0]).__aenter__()
-            self.house = import_module("usher.feeds.store.databases").FeedDatabases(
+            self.databases = import_module("usher.feeds.store.databases").FeedDatabases(
                 self.search, None, ROLES, "", 5
             )
         fetch: Any = import_module("usher.crawl.http.fetch")
@@ -68,20 +68,22 @@ class Usher(Peer):
         self.fetcher = fetch.Fetcher(AGENT, allow=private_hosts.parse("127.0.0.0/8"))
         self.polling: Any = import_module("usher.feeds.poll.feed_poll")
         feeds = [opml.Subscription(url) for url in urls]
-        await feeding.subscribe(self.house, feeds, knocks=bool(place))
+        await feeding.subscribe(self.databases, feeds, knocks=bool(place))
 
     async def poll(self, at_once: int) -> int:
         left = [id_ for (id_,) in await self.ask("select id from feeds.feed_metadata order by id")]
 
         shared = import_module("usher.feeds.poll.shared_statements").SharedStatements(
-            self.house, defer_digest=True
+            self.databases, defer_digest=True
         )
 
         async def work() -> None:
             while left:
-                told = await self.polling.poll(self.house, self.fetcher, left.pop(), shared=shared)
-                if not told.good:
-                    raise RuntimeError(told.words)
+                outcome = await self.polling.poll(
+                    self.databases, self.fetcher, left.pop(), shared=shared
+                )
+                if not outcome.good:
+                    raise RuntimeError(outcome.words)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(at_once):

@@ -132,12 +132,12 @@ async def fill(dsn: str, *texts: str, **given: int) -> None:
 
 async def filled(place: Place) -> None:
     """Fill all databases concurrently; the largest one takes longest."""
-    worlds, seats = place.worlds, {"seats": ROWS, "servers": SERVERS, "chunks": CHUNKS}
+    worlds, sizes = place.worlds, {"row_count": ROWS, "servers": SERVERS, "chunks": CHUNKS}
     async with asyncio.TaskGroup() as all_at_once:
         for work in (
             fill(worlds["large"], "hosts", "pages", hosts=HOSTS, days=-1, rows=place.more),
             fill(worlds["small"], "hosts", "pages", hosts=HOSTS, days=-1, rows=place.rows),
-            fill(worlds["idle"], "hosts", "map", hosts=IDLE_HOSTS, days=-1, **seats),
+            fill(worlds["idle"], "hosts", "map", hosts=IDLE_HOSTS, days=-1, **sizes),
             fill(worlds["bare"], "bare", hosts=HOSTS, rows=place.rows),
         ):
             all_at_once.create_task(work)
@@ -228,9 +228,7 @@ def idling(place: Place) -> Iterator[Measure]:
     place.bench.say("polls that find nothing")
     child, times = place.child("usher", "idle"), place.few(1000)
     first = median(child, "idle", 1)
-    place.bench.note(
-        f"the first poll takes {short(IDLE_HOSTS)} hosts out of the line: {first:,.0f} ms"
-    )
+    place.bench.note(f"the first poll skips {short(IDLE_HOSTS)} hosts: {first:,.0f} ms")
     turns = {
         "usher": partial(median, child, "idle", times),
         "limit": partial(median, child, "bare_idle", times),

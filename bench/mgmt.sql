@@ -88,10 +88,10 @@ update page set state = 'crawled', at = now() where id = any(:ids::bigint[]) and
 
 -- name: map
 -- Servers in rows, every chunk on one server of each row and loaded there.
-update work.settings set "rows" = :seats;
+update work.settings set "rows" = :row_count;
 insert into work.component (host, type, machine, "row", seen_at)
 select format('10.0.%s.%s:5000', r, s), 'index-server', format('10.0.%s.%s', r, s), r, now()
-from generate_series(1, :seats) r, generate_series(1, :servers / :seats) s;
+from generate_series(1, :row_count) r, generate_series(1, :servers / :row_count) s;
 insert into work.component (host, type, machine, seen_at)
 values ('10.1.0.1:5000', 'crawler', '10.1.0.1', now()), ('10.2.0.1:5000', 'index-builder', '10.2.0.1', now());
 insert into work.chunk (state, crawler_id, claimed_at, crawled_at, index_state, builder_id, built_at, propagated_at)
@@ -103,4 +103,4 @@ select k.id, s.id, s."row", 'loaded', now()
 from work.chunk k
 join (
     select id, "row", row_number() over (partition by "row" order by id) - 1 as place from work.component where "row" > 0
-) s on s.place = k.id % (:servers / :seats);
+) s on s.place = k.id % (:servers / :row_count);

@@ -101,7 +101,7 @@ class Usher:
             sha256="0" * 64,
             size=100_000,
             now=now,
-            outcomes=found,
+            reports=found,
         )
         if not done or (done.told, done.rest) != (len(found), 0):
             raise RuntimeError("a chunk was lost")
@@ -215,15 +215,15 @@ class Caller:
     ) -> tuple[int, bytes, bytes]:
         """Return status, head and body of the answer."""
         length = f"Content-Length: {len(body)}\r\n" if method == "POST" else ""
-        head = f"{method} {path} HTTP/1.1\r\n{self.headers}{more}{length}\r\n"
-        self.writer.write(head.encode() + body)
-        told = await self.reader.readuntil(b"\r\n\r\n")
-        status, found = int(told[9:12]), LENGTH.search(told)
+        request = f"{method} {path} HTTP/1.1\r\n{self.headers}{more}{length}\r\n"
+        self.writer.write(request.encode() + body)
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        status, found = int(head[9:12]), LENGTH.search(head)
         there = found and status != UNCHANGED
         answer = await self.reader.readexactly(int(found[1])) if found and there else b""
         if status not in (OK, UNCHANGED):
             raise RuntimeError(f"{method} {path} was answered with {status}: {answer.decode()}")
-        return status, told, answer
+        return status, head, answer
 
     async def links(self, path: str) -> dict[str, Any]:
         _, _, answer = await self.call("GET", path)
@@ -238,9 +238,9 @@ class Caller:
     async def crawl(self, path: str, n: int) -> None:
         """Claim a chunk and report it as crawled."""
         chunk = await self.claim(path, n)
-        told = json.dumps({"chunk_id": chunk["chunk_id"], "state": "crawled"}).encode()
+        body = json.dumps({"chunk_id": chunk["chunk_id"], "state": "crawled"}).encode()
         json_type = "Content-Type: application/json\r\n"
-        await self.call("POST", "/set_content_chunk_metadata", told, json_type)
+        await self.call("POST", "/set_content_chunk_metadata", body, json_type)
 
     async def map(self) -> None:
         """Get the servers map, which has not changed."""

@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 import frame
 from frame import Bench, Child, Measure, PeerMissing
-from queue_contenders import PROCESSES, SCRIPT, TEXTS, House, Limit, Side, bare, made
+from queue_contenders import PROCESSES, SCRIPT, TEXTS, Limit, ManagerProcess, Side, bare, made
 from usher.db.pool import connect
 
 BATCHES = 1, 20, 100
@@ -181,11 +181,11 @@ def cost(claimer: Child) -> float:
 
 def running(bench: Bench, side: Side, home: Path, ends: AsyncExitStack) -> Iterator[Measure]:
     bench.say("jobs run by a manager")
-    house = House(side, home, ends)
+    manager = ManagerProcess(side, home, ends)
     forks, execs = (300, 30) if bench.quick else (3_000, 300)
     turns = {
-        "fork": partial(house.rate, "fork", forks),
-        "exec": partial(house.rate, "exec", execs),
+        "fork": partial(manager.rate, "fork", forks),
+        "exec": partial(manager.rate, "exec", execs),
         "bare fork": partial(bare, "fork", forks),
         "bare exec": partial(bare, "exec", execs),
     }
@@ -196,7 +196,7 @@ def running(bench: Bench, side: Side, home: Path, ends: AsyncExitStack) -> Itera
         yield frame.measured(f"{what}, {runner} runner", "jobs/s", found, better="higher")
 
     side.clear()
-    taken = [house.latency(number) for number in range(1, 21 if bench.quick else 301)]
+    taken = [manager.latency(number) for number in range(1, 21 if bench.quick else 301)]
     p50, p95 = (statistics.quantiles(taken, n=20)[place] for place in (9, 18))
     yield Measure("insert to process started, fork runner, p50", "ms", p50, samples=taken)
     yield Measure("insert to process started, fork runner, p95", "ms", p95, samples=taken)

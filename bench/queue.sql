@@ -9,7 +9,7 @@ select count(*) from control.settle(
 );
 
 -- name: limit_enqueue
--- A script for pgbench: rows that nobody had to send.
+-- A script for pgbench: rows that the server generates.
 insert into control.job (type, program) select 'noop', 'noop' from generate_series(1, :batch);
 
 -- name: nothing
@@ -34,7 +34,7 @@ from generate_series(1, :rows) n
 cross join lateral (select now() - n * interval '1 ms' as d) d;
 
 -- name: busy
--- One job runs and has the only seat; most of its line is held back already, the newcomers are not.
+-- One job runs and uses the only capacity; most waiting jobs are held back already, the new ones are not.
 insert into control.resource (name, "interval", running) values ('busy', '0', 1);
 insert into control.job (type, program, state, resource_id, claim, lease_until)
 select 'noop', 'noop', 'running', id, gen_random_uuid(), now() + interval '1 day' from control.resource;

@@ -170,7 +170,7 @@ class Limit:
         return rate * (number - self.side.left()) / number
 
 
-class House:
+class ManagerProcess:
     """A manager on Usher's database with default settings."""
 
     def __init__(self, side: Side, home: Path, ends: AsyncExitStack) -> None:

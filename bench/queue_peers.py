@@ -66,7 +66,9 @@ class Usher(Peer):
 
     async def claim(self, batch: int) -> list[Any]:
         now = datetime.now(UTC)
-        found = self.jobs.claim(self.conn, TASK, "bench", batch, lease=LEASE, tries=TRIES, now=now)
+        found = self.jobs.claim(
+            self.conn, TASK, "bench", batch, lease=LEASE, max_attempts=TRIES, now=now
+        )
         return list(await found)
 
     async def settle(self, ours: list[Any]) -> None:

@@ -255,7 +255,7 @@ class SearchCluster:
         with psycopg.connect(dsn_of(self.env), autocommit=True) as conn:
             conn.execute(statement.encode(), given)
 
-    async def fill(self, found: Sequence[IndexDocument], shelf: ChunkStore, here: str) -> None:
+    async def fill(self, found: Sequence[IndexDocument], store: ChunkStore, here: str) -> None:
         """Report all documents as crawled and built, chunk by chunk."""
         mgmt = self.env["USHER_MGMT_URL"]
         known = {one.url: one for one in found}
@@ -275,12 +275,12 @@ class SearchCluster:
                 ]
                 await crawler.crawled(pack.chunk_id, pages=pages)
                 some = [known[one.link] for one in pack.pages if one.link in known]
-                path = shelf.path(pack.chunk_id)
+                path = store.path(pack.chunk_id)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 chunk_file.write(path, pack.chunk_id, some)
             while claimed := await builder.get_content_chunks(50):
                 for one in claimed:
-                    file = shelf.find(one.chunk_id)
+                    file = store.find(one.chunk_id)
                     assert file  # noqa: S101
                     await builder.built(one.chunk_id, sha256=file.sha256, size=file.size)
                     self.chunks += 1
@@ -324,11 +324,11 @@ class SearchClient:
     async def ask(self, text: str) -> float:
         """Return the seconds until the answer."""
         began = time.perf_counter()
-        told = await self._lines.ask(
+        answer = await self._lines.ask(
             "GET", f"/search.json?q={quote(text)}", b"", {"Host": self._host}
         )
-        if told.status != OK or b'"partial":true' in told.body:
-            raise RuntimeError(f"{text!r} was answered with {told.status}: {told.body[:200]!r}")
+        if answer.status != OK or b'"partial":true' in answer.body:
+            raise RuntimeError(f"{text!r} was answered with {answer.status}: {answer.body[:200]!r}")
         return time.perf_counter() - began
 
     async def one_by_one(self, texts: Sequence[str]) -> list[float]:

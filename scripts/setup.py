@@ -1,4 +1,4 @@
-"""Creates or repairs .venv with the packages of one lock file and this checkout; safe concurrently and after a crash."""
+"""Creates or repairs .venv with the packages of one lock file and this checkout; safe after a crash."""
 
 import fcntl
 import os

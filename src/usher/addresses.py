@@ -1,21 +1,15 @@
-"""Which network addresses are public, and how a URL's host is split into name and port. Pure."""
+"""Which network addresses are public, and how a URL's host splits into name and port."""
 
 from collections.abc import Iterator
 from functools import lru_cache
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-)
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 # The registries of special addresses, the narrower network before the wider.
-_FOUR: Final = {
+_SPECIAL_IPV4: Final = {
     IPv4Network(network): word
     for network, word in {
         "169.254.169.254/32": "a cloud's metadata service",
@@ -43,7 +37,7 @@ _FOUR: Final = {
         "240.0.0.0/4": "a reserved address",
     }.items()
 }
-_SIX: Final = {
+_SPECIAL_IPV6: Final = {
     IPv6Network(network): word
     for network, word in {
         "fd00:ec2::254/128": "a cloud's metadata service",
@@ -63,12 +57,12 @@ _SIX: Final = {
         "2620:4f:8000::/48": "a reserved address",
     }.items()
 }
-_PUBLIC_SIX: Final = IPv6Network("2000::/3")
+_PUBLIC_IPV6: Final = IPv6Network("2000::/3")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 
 
 def parse_address(text: str) -> Address:
-    """Read an address; an IPv4 address inside an IPv6 one is taken out. ValueError if it is none."""
+    """Parse an address; an IPv6 address that wraps an IPv4 one gives the latter. Raise ValueError if it is invalid."""
     address = ip_address(text.partition("%")[0])
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
@@ -79,7 +73,7 @@ def parse_address(text: str) -> Address:
 
 
 def address_literal(name: str) -> Address | None:
-    """Return the address that a host name is, or None for a name that needs DNS."""
+    """Return the address of a host that is an address, None for a name that needs DNS."""
     try:
         return parse_address(name.strip("[]"))
     except ValueError:
@@ -95,13 +89,13 @@ def split_host(host: str) -> tuple[str, int | None]:
 
 
 def is_loopback_name(name: str) -> bool:
-    """Return whether a name means this machine, by RFC 6761."""
+    """Return whether a name is this machine, by RFC 6761."""
     return name == "localhost" or name.endswith(".localhost")
 
 
 @lru_cache(maxsize=4096)
 def describe_special(address: Address) -> str:
-    """Say what an address is that is not public, such as "a private address"; empty if it is public."""
+    """Describe an address that is not public, such as "a private address"; empty if it is public."""
     return next(_descriptions(address), "")
 
 
@@ -115,8 +109,8 @@ def is_private_host(host: str) -> bool:
 
 def _descriptions(address: Address) -> Iterator[str]:
     if isinstance(address, IPv4Address):
-        yield from (word for network, word in _FOUR.items() if address in network)
+        yield from (word for network, word in _SPECIAL_IPV4.items() if address in network)
         return
-    yield from (word for network, word in _SIX.items() if address in network)
-    if address not in _PUBLIC_SIX:
+    yield from (word for network, word in _SPECIAL_IPV6.items() if address in network)
+    if address not in _PUBLIC_IPV6:
         yield "no public address"

@@ -1,7 +1,6 @@
-"""The number of a web host: `TT:DDDDDD:SSSSSS:RR`, TLD, domain, subdomain and a reserved byte.
+"""The number of a web host: `TT:DDDDDD:SSSSSS:RR` for TLD, domain, subdomain and a reserved byte.
 
-Comes from the host of a canonical URL (`urls`). Goes to the door, where the database allocates the
-numbers and keeps the names; here is only how names split and how numbers are packed and compared.
+The database allocates the numbers and stores the names. This module splits names and packs numbers.
 """
 
 import re
@@ -27,7 +26,7 @@ _HEX: Final = re.compile(r"[0-9A-Fa-f]{1,16}")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Parts:
-    """The four numbers in a domain64, which sort as the domain64 does."""
+    """The four numbers in a domain64, in its sort order."""
 
     tld: int
     domain: int
@@ -61,7 +60,7 @@ class HostName:
     subdomain: str
 
     def under_other(self) -> "HostName":
-        """Say the same host for a TLD that got no code of its own."""
+        """Return the same host for a TLD without a code of its own."""
         return HostName("", f"{self.domain}.{self.tld}", self.subdomain) if self.tld else self
 
 
@@ -75,7 +74,7 @@ def encode(parts: Parts) -> int:
 
 
 def decode(value: int) -> Parts:
-    """Take a domain64 apart; any other number, 0 and negatives too, has no possible TLD."""
+    """Split a domain64 into its parts; raise ValueError for any other number."""
     return Parts(
         value >> _TLD_BITS,
         value >> _DOMAIN_BITS & 0xFFFFFF,
@@ -85,13 +84,13 @@ def decode(value: int) -> Parts:
 
 
 def to_hex(value: int) -> str:
-    """Write a domain64 as 16 upper-case digits, so that texts sort as the numbers do."""
+    """Format a domain64 as 16 upper-case digits, so that texts sort like the numbers."""
     return f"{encode(decode(value)):016X}"
 
 
 def from_hex(text: str) -> int:
-    """Read a domain64 in hex, in any case, with or without leading zeros."""
-    # int() alone would also take signs, blanks, underscores and the digits of other scripts.
+    """Parse a domain64 in hex, in any case, with or without leading zeros."""
+    # int() alone would also accept signs, blanks, underscores and the digits of other scripts.
     if not _HEX.fullmatch(text):
         raise ValueError(f"domain64: not 1 to 16 hexadecimal digits: {text[:40]!a}")
     return encode(decode(int(text, 16)))
@@ -111,8 +110,8 @@ def host_range(tld: int, domain: int, subdomain: int) -> Range:
 
 def _range(first: Parts, bits: int) -> Range:
     start = encode(first)
-    # Behind the very last prefix comes 2^63, which a bigint cannot hold. Ending one earlier loses
-    # no host: the highest one has reserved byte 0 and so lies 255 below the cap.
+    # The end of the last prefix is 2^63, which a bigint cannot hold. The cap loses no host: the highest one has
+    # reserved byte 0 and so lies 255 below it.
     return Range(start, min(start + (1 << bits), MAX))
 
 
@@ -120,29 +119,29 @@ def split(host: str) -> HostName:
     """Split the host of a canonical URL, with its port, by the public suffix list."""
     name, port = _cut_port(host)
     labels, _, tld = name.rpartition(".")
-    # One label or an IPv6 address has no dot. A canonical name that ends in a number is an IPv4
-    # address, which the suffix list would cut apart.
+    # A single label and an IPv6 address have no dot. A canonical name that ends in a number is an IPv4 address,
+    # which the suffix list would split.
     if not labels or tld.isdigit():
         return HostName("", name, port)
-    # A public suffix (`co.uk`, `github.io`) belongs to nobody, so it is a domain of its own
-    # beside those of its customers, never a parent whose range would hold theirs.
+    # A public suffix (`co.uk`, `github.io`) is a domain of its own beside those of its customers, never a parent
+    # whose range would contain theirs.
     owned = _suffixes().privatesuffix(name) or name
     return HostName(tld, owned[: -len(tld) - 1], name[: -len(owned) - 1] + port)
 
 
 def join(name: HostName) -> str:
-    """Write the host that `split` took apart."""
+    """Return the host that `split` took apart."""
     subdomain, port = _cut_port(name.subdomain)
     return ".".join(filter(None, (subdomain, name.domain, name.tld))) + port
 
 
 def _cut_port(host: str) -> tuple[str, str]:
-    """Cut `:8080` off a host, and nothing off the inside of `[::1]`."""
+    """Separate `:8080` from a host; the colons in `[::1]` stay."""
     colon = host.find(":", host.find("]") + 1)
     return (host, "") if colon < 0 else (host[:colon], host[colon:])
 
 
 @cache
 def _suffixes() -> PublicSuffixList:
-    """Read the list once, when the first host asks: 55 ms that an import should not cost."""
+    """Load the list once, at first use, because it takes 55 ms."""
     return PublicSuffixList()

@@ -1,7 +1,4 @@
-"""Spans of time, as people write them and as they are shown: 15m, 1h30m, 0.5s, 250ms, 2w, P1DT6H.
-
-Comes from whatever reads cadences, periods or settings; goes to timedeltas, whose bounds the reader sets.
-"""
+"""Parses and formats durations as people write them: 15m, 1h30m, 0.5s, 250ms, 2w, P1DT6H."""
 
 import re
 from collections.abc import Mapping
@@ -9,14 +6,14 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
-# M is a month of 30 days, the one unit that is no small letter.
+# M is a month of 30 days, the only unit in upper case.
 _SECONDS: Final[Mapping[str, int]] = MappingProxyType(
     {"M": 2_592_000, "w": 604_800, "d": 86_400, "h": 3_600, "m": 60}
 )
 _SECOND: Final = timedelta(seconds=1)
 _LONGEST: Final = timedelta.max // _SECOND
 
-# Nine digits are far beyond any bound. ISO puts a T before hours, so that its minutes are no months.
+# Nine digits are far beyond any bound. ISO writes a T before hours, so that minutes are not months.
 _NUMBERS: Final = [rf"(?:(?P<{unit}>[0-9]{{1,9}}){unit})?" for unit in _SECONDS]
 _NUMBERS.append(r"(?:(?P<s>[0-9]{1,9}(?:\.[0-9]{1,6})?)s)?")
 _INTERVAL: Final = re.compile(" ?".join([*_NUMBERS, "(?:(?P<ms>[0-9]{1,9})ms)?"]))
@@ -26,7 +23,7 @@ _ISO: Final = re.compile(
 
 
 def parse(text: str) -> timedelta | None:
-    """None if it is no span; beyond what a timedelta holds, the longest there is."""
+    """Return None for any other text, and the longest timedelta for a longer duration."""
     match = _INTERVAL.fullmatch(text) or _ISO.fullmatch(text)
     counts = {unit: count for unit, count in match.groupdict().items() if count} if match else {}
     if not counts:
@@ -41,11 +38,11 @@ def parse(text: str) -> timedelta | None:
 
 
 def show(span: timedelta) -> str:
-    """From days to seconds and parts of a second, as `read` reads it."""
+    """Format a duration in days, hours, minutes and seconds, as `parse` accepts it."""
     rest, part = divmod(span, _SECOND)
-    shown = []
+    units = []
     for unit in "dhm":
         count, rest = divmod(rest, _SECONDS[unit])
-        shown.append(f"{count}{unit}" if count else "")
+        units.append(f"{count}{unit}" if count else "")
     seconds = f"{rest}.{part.microseconds:06}".rstrip("0").removesuffix(".")
-    return "".join([*shown, f"{seconds}s" if seconds != "0" else ""]) or "0s"
+    return "".join([*units, f"{seconds}s" if seconds != "0" else ""]) or "0s"

@@ -1,31 +1,31 @@
-"""Every error Usher raises on purpose, in one tree.
+"""Every error that Usher raises on purpose.
 
     UsherError
-    ├── BadInput            the caller's words are off
-    │   ├── BadSetting      a setting is unknown or its value cannot be used
-    │   └── UnsoundChunk    the checksum of an index chunk is right, and its content is not
-    ├── NotFound            asked for something that is not there
+    ├── BadInput            the input is invalid
+    │   ├── BadSetting      a setting is unknown or its value is invalid
+    │   └── UnsoundChunk    an index chunk has the right checksum but invalid content
+    ├── NotFound            the requested object does not exist
     ├── NotAllowed          the role or token does not permit it
-    ├── Conflict            it is otherwise already, and cannot be both
-    ├── Unreachable         the database or a server does not answer
-    ├── BadContent          a file is damaged, or not the one that was promised
+    ├── Conflict            the current state does not permit it
+    ├── Unreachable         the database or a server does not respond
+    ├── BadContent          a file is damaged, or not the expected one
     ├── DiskUnusable        a file cannot be written or read: no space, no permission, a broken disk
     ├── SchemaOutOfDate     the tables are older or newer than this program
-    ├── MigrationFailed     a step of the schema could not be made or undone
-    └── ServerUnusable      the embedded PostgreSQL cannot be made or started
+    ├── MigrationFailed     a migration could not be applied or undone
+    └── ServerUnusable      the embedded PostgreSQL cannot be created or started
         ├── NoServer        no PostgreSQL programs were found
-        ├── DataUnusable    the data directory cannot be written, reached or is half-made
+        ├── DataUnusable    the data directory is not writable, not reachable or incomplete
         └── WrongVersion    the data directory belongs to another major version
 
-A judgement (a verdict, an outcome) is a value, never an exception: these mean "could not".
-Each carries a stable code, an HTTP status, an exit code, and the next thing to try.
+Verdicts and outcomes are values, not exceptions. Each error has a stable code, an HTTP status, an exit code, and a
+hint with the next command to try.
 """
 
 from typing import ClassVar
 
 
 class UsherError(Exception):
-    """Something could not be done; says what, and what to do next."""
+    """What failed, and what to do next."""
 
     code: ClassVar[str] = "failed"
     status: ClassVar[int] = 500
@@ -116,11 +116,11 @@ class WrongVersion(ServerUnusable):
 
 
 def errors_by_code() -> dict[str, type[UsherError]]:
-    """Every error by its code, so that one process can pass an error on to another."""
-    found: dict[str, type[UsherError]] = {}
-    waiting: list[type[UsherError]] = [UsherError]
-    while waiting:
-        error = waiting.pop()
-        found[error.code] = error
-        waiting += error.__subclasses__()
-    return found
+    """Return every error by its code, so that one process can pass an error to another."""
+    errors: dict[str, type[UsherError]] = {}
+    pending: list[type[UsherError]] = [UsherError]
+    while pending:
+        error = pending.pop()
+        errors[error.code] = error
+        pending += error.__subclasses__()
+    return errors

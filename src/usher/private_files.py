@@ -8,7 +8,7 @@ from typing import Final
 
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
-# As root the account that runs PostgreSQL must reach its own directory in the data directory, but not list it.
+# For root: the account that runs PostgreSQL must reach its directory in the data directory, but not list it.
 ROOT_DATA_MODE: Final = 0o711
 OWNER_ONLY_UMASK: Final = 0o077
 
@@ -17,16 +17,16 @@ def make_data_directory(data: Path) -> bool:
     """Create the data directory if it is missing; return whether it was."""
     if data.exists():
         return False
-    for place in make_missing(data):
-        place.chmod(ROOT_DATA_MODE if os.geteuid() == 0 else DIRECTORY_MODE)
+    for directory in make_missing(data):
+        directory.chmod(ROOT_DATA_MODE if os.geteuid() == 0 else DIRECTORY_MODE)
     return True
 
 
 def make_missing(path: Path) -> list[Path]:
     """Create a directory and its missing parents with mode 0700; return those that were missing."""
-    missing = list(takewhile(lambda place: not place.exists(), [path, *path.parents]))
-    for place in reversed(missing):
-        place.mkdir(mode=DIRECTORY_MODE, exist_ok=True)  # another process may create it meanwhile
+    missing = list(takewhile(lambda directory: not directory.exists(), [path, *path.parents]))
+    for directory in reversed(missing):
+        directory.mkdir(mode=DIRECTORY_MODE, exist_ok=True)  # another process may create it too
     return missing
 
 

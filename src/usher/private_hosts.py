@@ -1,6 +1,7 @@
-"""Which hosts that are not public may be requested, and which pages may lead to them. Pure.
+"""Which private hosts may be requested, and which pages may link to them.
 
-The setting `allow_private` lists hosts for a whole process. A `Permission` is for one host that the operator named.
+The setting `allow_private` lists hosts for a process. A `HostPermission` is for one host that the operator
+named.
 """
 
 import re
@@ -22,11 +23,11 @@ from usher.urls import Scheme, Url
 
 DEFAULT_PORTS: Final = {Scheme.HTTPS: 443, Scheme.HTTP: 80, Scheme.SFTP: 22, Scheme.FTP: 21}
 _WEB_PORTS: Final = (DEFAULT_PORTS[Scheme.HTTP], DEFAULT_PORTS[Scheme.HTTPS])
-_HIGHEST_PORT: Final = 65_535
+_MAX_PORT: Final = 65_535
 _LOOPBACK: Final = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 _NAME: Final = re.compile(r"(?:\*\.)?(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{0,62}[a-z_]\.?")
 _ITEM: Final = re.compile(r"(?:\[([^]]+)\]|([^:[]+))(?::([0-9]{1,5}))?")
-_EXAMPLES: Final = "Such as localhost, *.local, 10.0.0.0/8, 127.0.0.1:8080 or [::1]:8080."
+_EXAMPLES: Final = "Examples: localhost, *.local, 10.0.0.0/8, 127.0.0.1:8080 or [::1]:8080."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class AllowListEntry:
     def covers(self, host: str, address: Address, port: int) -> bool:
         """Return whether this host may be connected to at this address and port.
 
-        A network covers URLs that carry an address and names of this machine. Any other name must be listed itself:
-        whoever owns a name decides which address it has.
+        A network covers URLs with an address, and names of this machine. Any other name must be listed itself, because
+        its owner decides which address it has.
         """
         if self.port not in (None, port):
             return False
@@ -63,7 +64,7 @@ class AllowListEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class PrivateAllowList:
+class AllowList:
     """What the setting `allow_private` lists."""
 
     entries: tuple[AllowListEntry, ...] = ()
@@ -73,7 +74,7 @@ class PrivateAllowList:
 
 
 @dataclass(frozen=True, slots=True)
-class PrivateHostPermission:
+class HostPermission:
     """The operator's permission for one host name at one port, at these addresses and no others."""
 
     name: str
@@ -91,13 +92,11 @@ def name_and_port(url: Url) -> tuple[str, int]:
     return name, DEFAULT_PORTS[url.scheme] if port is None else port
 
 
-def may_lead(
-    allowed: PrivateAllowList, source: str, target: str, *, permitted: bool = False
-) -> bool:
+def may_lead(allowed: AllowList, source: str, target: str, *, permitted: bool = False) -> bool:
     """Return whether a page of the host `source` may cause a request to the host `target`.
 
-    A private host is requested for its own pages only. Hosts that `allow_private` lists trust each other. An empty
-    source is an unknown page. `permitted` says that the operator named the target as a private host.
+    A private host is requested only for its own pages. Hosts that `allow_private` lists trust each other. An empty
+    source is an unknown page. `permitted` means that the operator named the target as a private host.
     """
     if source == target:
         return True
@@ -107,34 +106,32 @@ def may_lead(
     return not (permitted or listed or is_private_host(target))
 
 
-def parse_allow_list(text: str) -> PrivateAllowList:
-    """Read a list of names, addresses and networks, each with or without a port."""
-    return PrivateAllowList(
-        tuple(_entry(item.lower()) for item in re.split(r"[,\s]+", text) if item)
-    )
+def parse_allow_list(text: str) -> AllowList:
+    """Parse a list of names, addresses and networks, each with or without a port."""
+    return AllowList(tuple(_entry(item.lower()) for item in re.split(r"[,\s]+", text) if item))
 
 
 def _entry(item: str) -> AllowListEntry:
-    name, port = _apart(item)
-    if port == 0 or (port is not None and port > _HIGHEST_PORT):
-        raise _unreadable(item)
+    name, port = _split_item(item)
+    if port is not None and not 0 < port <= _MAX_PORT:
+        raise _invalid(item)
     try:
         return AllowListEntry(network=ip_network(name, strict=False), port=port)
     except ValueError:
         pass
     if not _NAME.fullmatch(name):
-        raise _unreadable(item)
+        raise _invalid(item)
     return AllowListEntry(name.removeprefix("*").removesuffix("."), port=port)
 
 
-def _apart(item: str) -> tuple[str, int | None]:
-    if item[0] != "[" and item.count(":") > 1:  # an address of version 6, or a network of such
+def _split_item(item: str) -> tuple[str, int | None]:
+    if item[0] != "[" and item.count(":") > 1:  # an IPv6 address or network
         return item, None
     match = _ITEM.fullmatch(item)
     if match is None:
-        raise _unreadable(item)
+        raise _invalid(item)
     return match[1] or match[2], int(match[3]) if match[3] else None
 
 
-def _unreadable(item: str) -> BadInput:
-    return BadInput(f"{item[:60]!a} is no host, address or network.", hint=_EXAMPLES)
+def _invalid(item: str) -> BadInput:
+    return BadInput(f"{item[:60]!a} is not a host, an address or a network.", hint=_EXAMPLES)

@@ -1,7 +1,4 @@
-"""Every setting once: name, type, default, help. `USHER_*` over `usher.toml` over the default.
-
-Comes from the environment, at most one file and the command line; goes, frozen, to whatever starts.
-"""
+"""Every setting with its type, default and help. `USHER_*` overrides `usher.toml`, which overrides the default."""
 
 import dataclasses
 import difflib
@@ -19,9 +16,9 @@ import platformdirs
 
 from usher.errors import BadSetting
 
-# Names that other programs gave a setting; understood after our own.
+# Variables of other programs; our own variables override them.
 ALIASES = {"database_url": "DATABASE_URL"}
-# USHER_* names that are no settings: where the file is, and what a manager tells its jobs.
+# USHER_* variables that are not settings: the path of the file, and what a manager passes to its jobs.
 NOT_SETTINGS = {
     "USHER_CONFIG",
     "USHER_JOB_ID",
@@ -35,7 +32,7 @@ TRUE, FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
 def default_data() -> Path:
-    """Where data lives unless told; root's own home is closed to the user its PostgreSQL runs as."""
+    """Return the default data directory; as root not the home, which its PostgreSQL account cannot read."""
     if sys.platform == "linux" and os.geteuid() == 0:
         return Path("/var/lib/usher")
     return Path(platformdirs.user_data_dir("usher"))
@@ -47,12 +44,18 @@ def setting(
     *,
     secret: bool = False,
     choices: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-    endless: bool = False,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    allow_infinity: bool = False,
 ) -> Any:
-    about = {"help": text, "secret": secret, "choices": choices, "least": least, "most": most}
-    about["endless"] = endless  # whether "inf" is a value too
+    about = {
+        "help": text,
+        "secret": secret,
+        "choices": choices,
+        "minimum": minimum,
+        "maximum": maximum,
+        "allow_infinity": allow_infinity,
+    }
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=about)
     return dataclasses.field(default=default, metadata=about)
@@ -70,86 +73,75 @@ class Settings:
     control_url: str = setting("", "PostgreSQL for jobs, tasks and resources", secret=True)
     worker_url: str = setting(
         "",
-        "address of the control area that jobs are given; else ours, as usher_worker",
+        "PostgreSQL for jobs, as they connect to it; by default the control area as usher_worker",
         secret=True,
     )
     search_url: str = setting("", "PostgreSQL for feeds and query statistics", secret=True)
     pg_bin: str = setting("", "directory of PostgreSQL programs to embed instead of the wheel's")
     pg_port: int = setting(
-        0, "loopback TCP port of the embedded PostgreSQL; 0 = none", least=0, most=65535
+        0, "loopback TCP port of the embedded PostgreSQL; 0 = none", minimum=0, maximum=65535
     )
-    pool_size: int = setting(8, "database connections one process keeps at most", least=1)
+    pool_size: int = setting(8, "maximum of database connections per process", minimum=1)
     connect_timeout: float = setting(
-        10.0, "seconds to keep trying for a first database connection", least=0
+        10.0, "seconds to retry the first database connection", minimum=0
     )
-    job_lease: float = setting(
-        60.0, "seconds without a sign of life after which a run is taken back", least=3, most=3600
-    )
-    chunk_pages: int = setting(5, "pages of a chunk", least=1, most=1000)
+    job_lease: float = setting(60.0, "lease of a run in seconds", minimum=3, maximum=3600)
+    chunk_pages: int = setting(5, "pages per chunk", minimum=1, maximum=1000)
     chunk_wait: float = setting(
         1.0,
-        "seconds until fewer pages than a chunk has are given; inf: never",
-        least=0,
-        endless=True,
+        "seconds until a crawler gets a chunk with fewer pages; inf: never",
+        minimum=0,
+        allow_infinity=True,
     )
-    chunk_lease: float = setting(
-        300.0,
-        "seconds without a sign of life after which a chunk is taken back",
-        least=1,
-        most=86400,
-    )
-    mgmt_url: str = setting("http://127.0.0.1:8411", "address of MGMT, for every component")
-    token: str = setting("", "token that a component shows to MGMT", secret=True)
+    chunk_lease: float = setting(300.0, "lease of a chunk in seconds", minimum=1, maximum=86400)
+    mgmt_url: str = setting("http://127.0.0.1:8411", "URL of MGMT, for every component")
+    token: str = setting("", "token of a component for MGMT", secret=True)
     open_loopback: bool = setting(
         True,  # noqa: FBT003 - a default
-        "component endpoints of an MGMT on loopback need no token; false where others share the machine",
+        "an MGMT on loopback requires no token from components; set to false if others share the machine",
     )
     offline_grace: float = setting(
         43_200.0,
-        "seconds that components accept the tickets they know while MGMT cannot be reached",
-        least=0,
-        most=604_800,
+        "seconds that components accept known tickets while MGMT is unreachable",
+        minimum=0,
+        maximum=604_800,
     )
     event_days: float = setting(
-        90.0, "days that events of components and chunks are kept", least=1, most=36_500
+        90.0, "days to keep events of components and chunks", minimum=1, maximum=36_500
     )
     query_days: float = setting(
         30.0,
-        "days that single queries are kept; older ones are summed up by day",
-        least=1,
-        most=36_500,
+        "days to keep single queries; older ones are aggregated by day",
+        minimum=1,
+        maximum=36_500,
     )
-    contact: str = setting(
-        "", "address or page that says who crawls and why; part of the User-Agent"
-    )
-    allow_private: str = setting(
-        "", "hosts, addresses and networks that may be crawled although they are not public"
-    )
-    fetch_seconds: float = setting(
-        60.0,
-        "seconds that a page may take from the first byte asked to the last",
-        least=1,
-        most=600,
-    )
+    contact: str = setting("", "address or web page of the operator; part of the User-Agent")
+    allow_private: str = setting("", "private hosts, addresses and networks that may be crawled")
+    fetch_seconds: float = setting(60.0, "maximum seconds to fetch a page", minimum=1, maximum=600)
     fetch_bytes: int = setting(
-        10_000_000, "bytes that are read of a page at most", least=1_000, most=100_000_000
+        10_000_000,
+        "maximum bytes of a page; the rest is not read",
+        minimum=1_000,
+        maximum=100_000_000,
     )
     websub_url: str = setting(
-        "", "public address at which hubs reach /websub/ of MGMT; empty: hubs are not asked"
+        "", "public URL at which hubs reach /websub/ of MGMT; empty: no subscriptions"
     )
     log_level: str = setting(
         "info",
-        "how much is logged; commands that end log warnings only, unless this is set",
+        "minimum level of log lines; one-shot commands log only warnings by default",
         choices=("debug", "info", "warning", "error"),
     )
     log_format: str = setting(
-        "auto", "log lines: text on a terminal, else JSON", choices=("auto", "text", "json")
+        "auto",
+        "format of log lines; auto: text on a terminal, else JSON",
+        choices=("auto", "text", "json"),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting as `usher settings` prints it."""
+    """One setting with its value and origin, as `usher settings` shows it."""
 
     name: str
     value: str
@@ -159,14 +151,14 @@ class SettingRow:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """The settings in force, and where each came from; the tables of workers as the file has them."""
+    """The settings, the origin of each, and the worker tables of the file."""
 
     settings: Settings
     origins: Mapping[str, str]
     file: Path | None
     workers: Mapping[str, Mapping[str, Any]]
 
-    def shown(self) -> Iterator[SettingRow]:
+    def rows(self) -> Iterator[SettingRow]:
         for field in dataclasses.fields(Settings):
             value = str(getattr(self.settings, field.name))
             if field.metadata["secret"]:
@@ -180,7 +172,7 @@ def load(
     config: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> LoadedSettings:
-    """Read every source, the strongest last; what cannot be used is an error here, not later."""
+    """Read all sources, the strongest last; raise BadSetting for an invalid value."""
     values: dict[str, Any] = {}
     origins = dict.fromkeys(setting_names(), "default")
     file = config or find_file(environment)
@@ -205,12 +197,10 @@ def setting_names() -> list[str]:
 
 
 def find_file(environment: Mapping[str, str]) -> Path | None:
-    if named := environment.get("USHER_CONFIG"):
-        return Path(named)
-    places = (Path(), Path(platformdirs.user_config_dir("usher")), Path("/etc/usher"))
-    return next(
-        (place / "usher.toml" for place in places if (place / "usher.toml").is_file()), None
-    )
+    if path := environment.get("USHER_CONFIG"):
+        return Path(path)
+    directories = (Path(), Path(platformdirs.user_config_dir("usher")), Path("/etc/usher"))
+    return next((file for folder in directories if (file := folder / "usher.toml").is_file()), None)
 
 
 def read_toml(file: Path) -> dict[str, Any]:
@@ -223,11 +213,11 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def worker_tables(value: Any, file: str) -> dict[str, dict[str, Any]]:
-    """One table for each type of job, which the queue reads."""
-    if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
+    """Return the tables of the job types, which the queue parses."""
+    if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
         raise BadSetting(
             f"worker in {file} must be tables, one for each type of job.",
-            hint="Such as [worker.defaults] or [worker.fetch].",
+            hint="For example [worker.defaults] or [worker.fetch].",
         )
     return value
 
@@ -243,21 +233,21 @@ def from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str,
     for name, alias in ALIASES.items():
         if environment.get(alias):
             yield alias, name, environment[alias]
-    known = {f"USHER_{name.upper()}": name for name in setting_names()}
+    variables = {f"USHER_{name.upper()}": name for name in setting_names()}
     files = {f"USHER_{name.upper()}_FILE": name for name in secret_names()}
     for variable, value in environment.items():
         if variable in files and environment.get(variable.removesuffix("_FILE")):
             raise BadSetting(
-                f"{variable} and {variable.removesuffix('_FILE')} are both set; one is enough."
+                f"{variable} and {variable.removesuffix('_FILE')} are both set; remove one of them."
             )
-        if not value and variable in {*known, *files}:
-            continue  # set to nothing is not set
-        if variable in known:
-            yield variable, known[variable], value
+        if not value and variable in {*variables, *files}:
+            continue  # an empty variable is not set
+        if variable in variables:
+            yield variable, variables[variable], value
         elif variable in files:
             yield variable, files[variable], read_secret_file(variable, value)
         elif variable.startswith("USHER_") and variable not in NOT_SETTINGS:
-            raise unknown_setting(variable, [*known, *files, *NOT_SETTINGS], "the environment")
+            raise unknown_setting(variable, [*variables, *files, *NOT_SETTINGS], "the environment")
 
 
 def secret_names() -> list[str]:
@@ -273,16 +263,16 @@ def read_secret_file(variable: str, path: str) -> str:
         ) from error
 
 
-def unknown_setting(name: str, known: list[str], where: str) -> BadSetting:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]}?" if near else "`usher settings` lists all there are."
+def unknown_setting(name: str, names: list[str], where: str) -> BadSetting:
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"Did you mean {near[0]}?" if near else "Run `usher settings` to list all settings."
     return BadSetting(f"{name} in {where} is not a setting of Usher.", hint=hint)
 
 
 def convert(name: str, value: Any, origin: str) -> Any:
     field = next(field for field in dataclasses.fields(Settings) if field.name == name)
     wanted = get_type_hints(Settings)[name]
-    if field.metadata["endless"] and str(value).lower() == "inf":
+    if field.metadata["allow_infinity"] and str(value).lower() == "inf":
         return math.inf
     try:
         result = CONVERTERS[wanted](value)
@@ -291,21 +281,26 @@ def convert(name: str, value: Any, origin: str) -> Any:
             f"{name} cannot be {value!r} (from {origin}): {error}.",
             hint=f"{name}: {field.metadata['help']}.",
         ) from error
-    choices, least, most = (field.metadata[limit] for limit in ("choices", "least", "most"))
+    choices, minimum, maximum = (
+        field.metadata[limit] for limit in ("choices", "minimum", "maximum")
+    )
     if choices and result not in choices:
         raise BadSetting(
             f"{name} cannot be {value!r} (from {origin}).", hint=f"One of: {', '.join(choices)}."
         )
-    if least is not None and result < least:
-        raise BadSetting(f"{name} cannot be {value!r} (from {origin}): it is at least {least:g}.")
-    if most is not None and result > most:
-        raise BadSetting(f"{name} cannot be {value!r} (from {origin}): it is at most {most:g}.")
+    limit = ""
+    if minimum is not None and result < minimum:
+        limit = f"at least {minimum:g}"
+    elif maximum is not None and result > maximum:
+        limit = f"at most {maximum:g}"
+    if limit:
+        raise BadSetting(f"{name} cannot be {value!r} (from {origin}): it must be {limit}.")
     return result
 
 
 def to_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("text is wanted")
+        raise TypeError("expected text")
     return value
 
 
@@ -313,7 +308,7 @@ def to_int(value: Any) -> int:
     if isinstance(value, bool | float) or (
         isinstance(value, str) and not re.fullmatch(r"-?\d+", value)
     ):
-        raise ValueError("a whole number is wanted")
+        raise ValueError("expected a whole number")
     return int(value)
 
 
@@ -323,14 +318,14 @@ def to_float(value: Any) -> float:
     except (ValueError, TypeError):
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError("a number is wanted")
+        raise ValueError("expected a number")
     return number
 
 
 def to_bool(value: Any) -> bool:
     word = str(value).lower()
     if word not in TRUE | FALSE:
-        raise ValueError("true or false is wanted")
+        raise ValueError("expected true or false")
     return word in TRUE
 
 
@@ -342,6 +337,6 @@ CONVERTERS = {str: to_text, int: to_int, float: to_float, bool: to_bool, Path: t
 
 
 def mask_password(dsn: str) -> str:
-    """A DSN without its password, in both of libpq's forms."""
+    """Return a DSN without its password, in both forms of libpq."""
     hidden = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", dsn, flags=re.DOTALL)
     return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", r"\1***", hidden)

@@ -1,7 +1,4 @@
-"""How an actor is told to stop: once to end in order, twice to end now.
-
-Comes from TERM and INT; goes to the loop that runs the actor, as two events.
-"""
+"""Stop events of a process: the first TERM or INT stops it gracefully, the second one at once."""
 
 import asyncio
 import signal
@@ -13,23 +10,21 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def stop_events(
-    told_by: asyncio.Event | None = None,
-) -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
-    """Events for the first and the second time that somebody says so; the first may be somebody's own."""
-    if told_by is not None:
-        yield told_by, asyncio.Event()
+def stop_events(stop: asyncio.Event | None = None) -> Iterator[tuple[asyncio.Event, asyncio.Event]]:
+    """Yield the events of the first and the second signal; with `stop`, the caller sets the first one itself."""
+    if stop is not None:
+        yield stop, asyncio.Event()
         return
     loop = asyncio.get_running_loop()
     events = asyncio.Event(), asyncio.Event()
 
-    def told() -> None:
+    def on_signal() -> None:
         next((event for event in events if not event.is_set()), events[-1]).set()
 
-    for one in SIGNALS:
-        loop.add_signal_handler(one, told)
+    for number in SIGNALS:
+        loop.add_signal_handler(number, on_signal)
     try:
         yield events
     finally:
-        for one in SIGNALS:
-            loop.remove_signal_handler(one)
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,6 +1,6 @@
-"""What the outside can see of a process: structured log lines and Prometheus metrics.
+"""Structured log lines and Prometheus metrics.
 
-A log line is an event name and fields: `key=value` on a terminal, one JSON object a line otherwise.
+A log line is an event name and fields: `key=value` on a terminal, else one JSON object per line.
 """
 
 import asyncio
@@ -17,149 +17,121 @@ from usher.terminal import escape_controls
 
 T = TypeVar("T")
 REGISTRY = CollectorRegistry()
-"""Our own registry: a program that embeds Usher keeps its default one to itself."""
+"""A registry of our own: a program that embeds Usher keeps the default one."""
 
-DB_SECONDS = Histogram(
+
+def _counter(name: str, text: str, *labels: str) -> Counter:
+    return Counter(name, text, labels, registry=REGISTRY)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Gauge:
+    return Gauge(name, text, labels, registry=REGISTRY)
+
+
+def _histogram(name: str, text: str, *labels: str, buckets: tuple[float, ...]) -> Histogram:
+    return Histogram(name, text, labels, buckets=buckets, registry=REGISTRY)
+
+
+DB_SECONDS = _histogram(
     "usher_db_seconds",
-    "Time a named statement took, by store and statement.",
-    ["statement"],
+    "Duration of a named statement.",
+    "statement",
     buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10),
-    registry=REGISTRY,
 )
-DB_RECONNECTS = Counter(
-    "usher_db_reconnects_total",
-    "Times a lost database connection was made again.",
-    registry=REGISTRY,
+DB_RECONNECTS = _counter(
+    "usher_db_reconnects_total", "Lost database connections that were replaced."
 )
-CLOCK_SKEW = Gauge(
-    "usher_clock_skew_seconds",
-    "How far this machine's clock is ahead of the database's.",
-    registry=REGISTRY,
+CLOCK_SKEW = _gauge(
+    "usher_clock_skew_seconds", "How far this machine's clock is ahead of the database's."
 )
-HTTP_REFUSED = Counter(
+HTTP_REFUSED = _counter(
     "usher_http_refused_total",
-    "HTTP connections closed for a request outside the limits, by status of the answer.",
-    ["status"],
-    registry=REGISTRY,
+    "HTTP connections closed because of a request outside the limits, by response status.",
+    "status",
 )
-VERDICTS = Counter(
-    "usher_door_verdicts_total",
-    "URLs the door has judged, by reason.",
-    ["reason"],
-    registry=REGISTRY,
+VERDICTS = _counter(
+    "usher_door_verdicts_total", "URLs that the door has judged, by reason.", "reason"
 )
 
-SCHEDULED_JOBS = Counter(
-    "usher_queue_scheduled_total", "Jobs that the scheduler made of due tasks.", registry=REGISTRY
+SCHEDULED_JOBS = _counter(
+    "usher_queue_scheduled_total", "Jobs that the scheduler created from due tasks."
 )
-RETRIED_JOBS = Counter(
-    "usher_queue_retried_total", "Jobs put back after a temporary error.", registry=REGISTRY
+RETRIED_JOBS = _counter("usher_queue_retried_total", "Jobs to be retried after a temporary error.")
+EXPIRED_LEASES = _counter(
+    "usher_queue_leases_ended_total", "Runs that ended because their lease expired."
 )
-EXPIRED_LEASES = Counter(
-    "usher_queue_leases_ended_total",
-    "Runs taken back because their lease ended.",
-    registry=REGISTRY,
+WAITING_JOBS = _gauge(
+    "usher_queue_waiting", "Jobs that could run now, by type, counted up to 10,000.", "type"
 )
-WAITING_JOBS = Gauge(
-    "usher_queue_waiting",
-    "Jobs that could run now, by type, counted up to 10,000.",
-    ["type"],
-    registry=REGISTRY,
+OLDEST_JOB_SECONDS = _gauge(
+    "usher_queue_oldest_seconds", "Waiting time of the oldest job that could run now.", "type"
 )
-OLDEST_JOB_SECONDS = Gauge(
-    "usher_queue_oldest_seconds",
-    "How long the oldest job that could run waits.",
-    ["type"],
-    registry=REGISTRY,
+JOB_RUNS = _counter(
+    "usher_queue_runs_total", "Runs that ended, by type and job state.", "type", "state"
 )
-JOB_RUNS = Counter(
-    "usher_queue_runs_total",
-    "Runs that ended, by type and the state of the job.",
-    ["type", "state"],
-    registry=REGISTRY,
-)
-RUNNING_JOBS = Gauge(
-    "usher_queue_running", "Programs running under this manager.", ["type"], registry=REGISTRY
-)
-JOB_WAIT_SECONDS = Histogram(
+RUNNING_JOBS = _gauge("usher_queue_running", "Programs that this manager runs.", "type")
+JOB_WAIT_SECONDS = _histogram(
     "usher_queue_waited_seconds",
     "Time from a job's due time to its claim.",
-    ["type"],
+    "type",
     buckets=(0.01, 0.05, 0.2, 1, 5, 30, 300, 3600),
-    registry=REGISTRY,
 )
-RUN_SECONDS = Histogram(
+RUN_SECONDS = _histogram(
     "usher_queue_run_seconds",
-    "Time a program ran.",
-    ["type"],
+    "Duration of a program.",
+    "type",
     buckets=(0.01, 0.1, 1, 10, 60, 600, 3600),
-    registry=REGISTRY,
 )
 
-CRAWLED_PAGES = Counter(
-    "usher_crawl_pages_total",
-    "Pages that a crawler visited, by result.",
-    ["result"],
-    registry=REGISTRY,
+CRAWLED_PAGES = _counter(
+    "usher_crawl_pages_total", "Pages that a crawler visited, by result.", "result"
 )
-LINKS_FOUND = Counter(
-    "usher_crawl_links_total",
-    "Links that a crawler sent to the door, without those it had just sent.",
-    registry=REGISTRY,
+LINKS_FOUND = _counter(
+    "usher_crawl_links_total", "Links that a crawler sent to the door, without recent repetitions."
 )
 
-PINGS = Counter(
-    "usher_mgmt_pings_total",
-    "Pings of components, by result: good, bad or silent.",
-    ["result"],
-    registry=REGISTRY,
+PINGS = _counter(
+    "usher_mgmt_pings_total", "Pings of components, by result: good, bad or silent.", "result"
 )
-ROUND_SECONDS = Histogram(
+ROUND_SECONDS = _histogram(
     "usher_mgmt_round_seconds",
-    "Time the watchdog took to look after everything once.",
+    "Duration of a round of the watchdog.",
     buckets=(0.01, 0.05, 0.2, 1, 2, 5, 20, 60),
-    registry=REGISTRY,
 )
-COMPONENTS_BY_HEALTH = Gauge(
+COMPONENTS_BY_HEALTH = _gauge(
     "usher_mgmt_components",
-    "Components by type and health, as the leading watchdog found them.",
-    ["type", "health"],
-    registry=REGISTRY,
+    "Components by type and health, as seen by the leading watchdog.",
+    "type",
+    "health",
 )
-LOST_CHUNKS = Counter(
+LOST_CHUNKS = _counter(
     "usher_mgmt_lost_chunks_total",
-    "Chunks to be crawled or built again because only a component that is gone had them.",
-    ["type"],
-    registry=REGISTRY,
+    "Chunks to be crawled or built again because only a lost component had them.",
+    "type",
 )
-MOVED_PLACEMENTS = Counter(
-    "usher_mgmt_moved_seats_total", "Seats that moved to another server.", registry=REGISTRY
+MOVED_PLACEMENTS = _counter(
+    "usher_mgmt_moved_seats_total", "Placements that moved to another server."
 )
-COMPACTED_CHUNKS = Counter(
+COMPACTED_CHUNKS = _counter(
     "usher_mgmt_compacted_chunks_total",
-    "Chunks that left because nothing of them was left, and chunks made of others.",
-    ["what"],
-    registry=REGISTRY,
+    "Chunks that compaction removed, and chunks that it merged from others.",
+    "what",
 )
-UNPLACED_CHUNKS = Gauge(
-    "usher_mgmt_unseated",
-    "Chunks without a seat in a row, counted up to 10,000.",
-    ["row"],
-    registry=REGISTRY,
+UNPLACED_CHUNKS = _gauge(
+    "usher_mgmt_unseated", "Chunks without a placement in a row, counted up to 10,000.", "row"
 )
-UNLOADED_PLACEMENTS = Gauge(
+UNLOADED_PLACEMENTS = _gauge(
     "usher_mgmt_unloaded",
-    "Seats whose server has not loaded the chunk yet, counted up to 10,000.",
-    ["row"],
-    registry=REGISTRY,
+    "Placements whose server has not loaded the chunk yet, counted up to 10,000.",
+    "row",
 )
 
 
 class Log:
-    """A room's logger: `log.info("migrated", schema="work", steps=3)`."""
+    """The logger of one area: `log.info("migrated", schema="work", steps=3)`."""
 
-    def __init__(self, room: str) -> None:
-        self._logger = logging.getLogger(f"usher.{room}")
+    def __init__(self, area: str) -> None:
+        self._logger = logging.getLogger(f"usher.{area}")
 
     def debug(self, event: str, **fields: object) -> None:
         self._write(logging.DEBUG, event, fields)
@@ -178,7 +150,7 @@ class Log:
 
 
 def log_failure(task: "asyncio.Task[T]", log: Log) -> "asyncio.Task[T]":
-    """The task; if it fails, the log says so at once, also if its result is never awaited."""
+    """Return the task; its failure is logged at once, also if its result is never awaited."""
 
     def report(done: "asyncio.Task[T]") -> None:
         if not done.cancelled() and (error := done.exception()) is not None:
@@ -218,14 +190,14 @@ def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
 
 
 def quoted(value: object) -> str:
-    """A value as one word of a line: what holds a space, quote or control character as JSON."""
+    """Return a value as one word; JSON if it has a space, a quote or a control character."""
     text = str(value)
     plain = text.isprintable() and not any(mark in text for mark in ' "=')
     return text if plain and text else json.dumps(text, ensure_ascii=False)
 
 
 def set_up_logging(*, level: str, form: str, stream: TextIO | None = None) -> None:
-    """Send this process' log lines to a stream; called once, by the command that starts it."""
+    """Send the log lines of this process to a stream; each command calls this once."""
     stream = stream or sys.stderr
     text = form == "text" or (form == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
@@ -237,5 +209,5 @@ def set_up_logging(*, level: str, form: str, stream: TextIO | None = None) -> No
 
 
 def metrics_text() -> bytes:
-    """Every metric in Prometheus' text form."""
+    """Return every metric in Prometheus' text format."""
     return generate_latest(REGISTRY)

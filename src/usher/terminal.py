@@ -1,7 +1,7 @@
-r"""Text that is safe to print: control characters and invisible format characters become visible `\uXXXX`.
+r"""Makes text safe to print: control characters and invisible format characters become `\uXXXX`.
 
-Web pages, feeds, jobs and other machines are not trusted. A terminal obeys escape sequences, reorders text at bidi
-controls and hides zero-width characters. The escapes are those of JSON, so printed JSON stays valid and loses nothing.
+Text from web pages, feeds, jobs and other machines is not trusted: a terminal executes escape sequences, reorders text
+at bidi controls and hides zero-width characters. The escapes are those of JSON, so printed JSON keeps its meaning.
 """
 
 import re
@@ -19,7 +19,7 @@ _ASTRAL: Final = 0x10000
 
 
 def escape_controls(text: str) -> str:
-    """The text without anything that a terminal obeys or hides; CRLF becomes a newline."""
+    """Return the text without characters that a terminal executes or hides; CRLF becomes a newline."""
     if text.isascii() and text.isprintable():
         return text
     return UNSAFE_CHARACTERS.sub(_escape, text.replace("\r\n", "\n"))

@@ -1,8 +1,4 @@
-"""One canonical text per URL, or the reason why it has none.
-
-Comes from whoever knocks: people, tasks, feeds, links found in pages. Goes to the door, which files
-the host under its domain64 and the path in the guestbook.
-"""
+"""Parses URLs to one canonical form, or to the reason why they are refused."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +12,7 @@ MAX_HOST: Final = 253
 MAX_LABEL: Final = 63
 MAX_PATH: Final = 2_000
 
-# Only names that say who clicked where and nothing else: without them the page is the same.
+# Parameters that only identify a click: the page is the same without them.
 TRACKING: Final = frozenset(
     {"_ga", "_gl", "dclid", "gad_source", "gbraid", "gclid", "gclsrc", "wbraid"}  # Google
     | {"__hsfp", "__hssc", "__hstc", "_hsenc", "_hsmi", "hsctatracking"}  # HubSpot
@@ -30,7 +26,7 @@ RefusalReason = Literal["bad_url", "too_long", "unsupported_scheme"]
 
 
 class Scheme(IntEnum):
-    """The schemes we fetch, numbered as the guestbook stores them."""
+    """The supported schemes, with the numbers that the guestbook stores."""
 
     HTTPS = 1
     HTTP = 2
@@ -58,27 +54,25 @@ class Url:
 
 
 def url_text(scheme: int, host: str, path: str) -> str:
-    """The text of a canonical URL, as the guestbook has its parts."""
+    """Return the text of a canonical URL from its parts in the guestbook."""
     return f"{_WORDS[scheme]}://{host}{path}"
 
 
 @dataclass(frozen=True, slots=True)
 class UrlRefusal:
-    """Why a text is no URL of ours; `detail` never repeats the text, which may hold a password."""
+    """Why a text is refused; `detail` never repeats the text, which may hold a password."""
 
     reason: RefusalReason
     detail: str
 
 
-_UNREADABLE: Final = UrlRefusal(
-    "bad_url", "Its host, its port or one of its characters is not valid."
-)
+_INVALID: Final = UrlRefusal("bad_url", "The host, the port or a character of the URL is invalid.")
 
-# What the WHATWG parser reads in full: for these it fills in the path and drops default ports.
+# The schemes that the WHATWG parser knows: it fills in the path and drops default ports.
 _KNOWN: Final = {"https:": Scheme.HTTPS, "http:": Scheme.HTTP, "ftp:": Scheme.FTP}
 _KNOWN_PREFIXES: Final = tuple(f"{word}//" for word in _KNOWN)
 
-# Wider hosts are legal to WHATWG (`a*b`, `a"b`), but no name server answers for them.
+# WHATWG allows more (`a*b`, `a"b`), but such names do not resolve.
 _HOST: Final = re.compile(
     rf"(?:(?:[a-z0-9_-]{{1,{MAX_LABEL}}}\.)*[a-z0-9_-]{{1,{MAX_LABEL}}}|\[[0-9a-f:]+\])(?::[0-9]+)?"
 )
@@ -86,12 +80,12 @@ _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE | re.ASCII)
 _HOST_AND_PORT: Final = re.compile(
     r"[a-z][a-z0-9.-]*:[0-9]{1,5}(?![^/?#\\])", re.IGNORECASE | re.ASCII
 )
-# `tel:911` looks like a host with a port and never is one.
-_NO_HOSTS: Final = frozenset(
+# `tel:911` looks like a host with a port but is none.
+_SCHEMES_WITHOUT_HOST: Final = frozenset(
     {"about", "data", "fax", "file", "javascript", "mailto", "sms", "tel", "urn", "vbscript"}
 )
 
-# What a URL parser ignores: these around the text, and line ends and tabs anywhere in it.
+# A URL parser ignores these around the text, and line ends and tabs anywhere in it.
 _AROUND: Final = "".join(map(chr, range(0x21)))
 _INSIDE: Final = str.maketrans("", "", "\t\n\r")
 
@@ -101,7 +95,7 @@ _PLAIN: Final = {f"%{ord(char):02X}": char for char in _UNRESERVED}
 
 
 def parse(text: str, base: Url | None = None) -> Url | UrlRefusal:
-    """Read any text: with a base as a link on that page, without one as a person types it."""
+    """Parse a link on the page `base`; without a base, parse what a person types."""
     if len(text) > MAX_TEXT:
         return _too_long("The URL", len(text), MAX_TEXT)
     return _parse(text, base)
@@ -119,7 +113,7 @@ def _parse(text: str, base: Url | None = None) -> Url | UrlRefusal:
 
 
 def _parse_other(text: str, base: Url | None) -> Url | UrlRefusal:
-    """Read what the WHATWG parser refuses or does not know: sftp, bare names, foreign schemes."""
+    """Parse what the WHATWG parser refuses or does not know: sftp, bare names, other schemes."""
     text = text.translate(_INSIDE).strip(_AROUND)
     match = _SCHEME.match(text)
     word = match[1].lower() if match else ""
@@ -128,14 +122,14 @@ def _parse_other(text: str, base: Url | None) -> Url | UrlRefusal:
     if not word and base is None:
         return _parse_bare(text)
     if not word or f"{word}:" in _KNOWN:
-        return _UNREADABLE
-    if base is None and word not in _NO_HOSTS and _HOST_AND_PORT.match(text):
+        return _INVALID
+    if base is None and word not in _SCHEMES_WITHOUT_HOST and _HOST_AND_PORT.match(text):
         return _parse(f"https://{text}")
-    return _foreign(word)
+    return _unsupported(word)
 
 
 def _parse_bare(text: str) -> Url | UrlRefusal:
-    """Read `example.com/x` and `//example.com/x` as https."""
+    """Parse `example.com/x` and `//example.com/x` as https."""
     if text.startswith("//"):
         return _parse(f"https:{text}")
     if not text or text[0] in "/\\?#":
@@ -144,11 +138,11 @@ def _parse_bare(text: str) -> Url | UrlRefusal:
 
 
 def _parse_sftp(text: str, base: Url | None) -> Url | UrlRefusal:
-    """Read sftp as if it were http and https: each hides one port, so the longer host is whole."""
+    """Parse sftp as http and as https: each drops its default port, so the longer host is complete."""
     try:
         (host, tail), (other, _) = (_as_web(word, text, base) for word in ("http", "https"))
     except ValueError:
-        return _UNREADABLE
+        return _INVALID
     return _canonical(Scheme.SFTP, max(host, other, key=len).removesuffix(":22"), tail)
 
 
@@ -164,26 +158,26 @@ def _as_web(word: str, text: str, base: Url | None) -> tuple[str, str]:
 
 
 def _canonical(scheme: Scheme, host: str, tail: str) -> Url | UrlRefusal:
-    """Finish what the parser began; `tail` is all that follows the first slash after the host."""
+    """Return the canonical URL; `tail` is the text after the first slash behind the host."""
     if host.endswith(".") or ".:" in host:
         host = host.replace(".:", ":").removesuffix(".")
     if len(host) > MAX_HOST or not _HOST.fullmatch(host):
         return _bad_host(host)
-    path = f"/{_tidy(tail)}"
+    path = f"/{_normalize(tail)}"
     if len(path) > MAX_PATH:
         return _too_long("The path with its query", len(path), MAX_PATH)
     return Url(scheme, host, path)
 
 
-def _tidy(tail: str) -> str:
+def _normalize(tail: str) -> str:
     if "#" in tail:
         tail = tail[: tail.index("#")]
     if "%" in tail:
-        tail = _ESCAPE.sub(_normal_escape, tail)
+        tail = _ESCAPE.sub(_normalize_escape, tail)
     return _without_tracking(tail) if "?" in tail else tail
 
 
-def _normal_escape(match: re.Match[str]) -> str:
+def _normalize_escape(match: re.Match[str]) -> str:
     """Decode an unreserved character, unless a stray `%` before it would make a new escape."""
     stray, escape = match[1], match[2].upper()
     return f"{stray}{escape}" if stray else _PLAIN.get(escape, escape)
@@ -202,20 +196,20 @@ def _is_tracking(pair: str) -> bool:
 
 def _bad_host(host: str) -> UrlRefusal:
     if "@" in host:
-        return UrlRefusal("bad_url", "The URL carries a user name or a password; leave them out.")
+        return UrlRefusal("bad_url", "The URL has a user name or a password; remove them.")
     if len(host) > MAX_HOST:
         return _too_long("The host", len(host), MAX_HOST)
     label = max(map(len, host.partition(":")[0].split(".")))
     if label > MAX_LABEL:
         return _too_long("A part of the host name", label, MAX_LABEL)
-    return UrlRefusal("bad_url", "The host name has an empty part or an impossible character.")
+    return UrlRefusal("bad_url", "The host name has an empty part or an invalid character.")
 
 
-def _too_long(what: str, length: int, most: int) -> UrlRefusal:
-    return UrlRefusal("too_long", f"{what} has {length} characters; at most {most} are allowed.")
+def _too_long(what: str, length: int, maximum: int) -> UrlRefusal:
+    return UrlRefusal("too_long", f"{what} has {length} characters; at most {maximum} are allowed.")
 
 
-def _foreign(word: str) -> UrlRefusal:
-    shown = word if len(word) <= MAX_LABEL else f"{word[:MAX_LABEL]}..."
-    known = ", ".join(_WORDS.values())
-    return UrlRefusal("unsupported_scheme", f"The scheme {shown!r} is not one of {known}.")
+def _unsupported(word: str) -> UrlRefusal:
+    scheme = word if len(word) <= MAX_LABEL else f"{word[:MAX_LABEL]}..."
+    supported = ", ".join(_WORDS.values())
+    return UrlRefusal("unsupported_scheme", f"The scheme {scheme!r} is not one of {supported}.")

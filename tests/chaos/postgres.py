@@ -1,7 +1,7 @@
 """PostgreSQL with a synchronous standby, and the failover that Patroni would do.
 
-Commits wait for the standby, so a promotion loses nothing that a component was told of. Without a standby, the primary
-commits alone until the next one streams.
+Commits wait for the standby, so a promotion loses no acknowledged transaction. Without a standby, the primary commits
+alone until the next one streams.
 """
 
 import subprocess

@@ -48,7 +48,7 @@ def test_jobs_inside_a_killed_manager_run_again() -> None:
             lodging.dsn,
             "select id, attempts, state, message from control.job_log where type = 'quick' order by id, attempts",
         )
-        lost = "Lost: no sign of life from m since its lease ended"
+        lost = "Lost: no heartbeat from m since its lease expired"
         assert rows == [
             (waiting, 1, "temporary-error", lost),
             (waiting, 2, "completed", None),

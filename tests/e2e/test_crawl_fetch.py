@@ -1,4 +1,4 @@
-"""`usher fetch`: one page through the crawler's own code, shown to a person."""
+"""`usher fetch`: one page through the crawler's own code."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def fetch(web: Website, path: str, *words: str) -> Ran:
 def test_it_shows_status_rule_links_and_text(web: Website) -> None:
     done = fetch(web, "/about")
     assert done.code == 0, done.err
-    shown = {line[:11].strip(): line[11:] for line in done.out.splitlines()}
+    shown = {line[:12].strip(): line[12:] for line in done.out.splitlines()}
     assert (shown["url"], shown["status"], shown["result"]) == (web.url("/about"), "200", "success")
     assert (shown["robots"], shown["type"]) == ("no rule matches", "text/html")
     assert (shown["title"], shown["link"]) == ("About", web.url("/"))
@@ -52,14 +52,14 @@ def test_json_has_everything(web: Website) -> None:
     ("path", "why"),
     [
         ("/private/page", "robots.txt: Disallow: /private/ (group *)"),
-        ("/noindex", "asks not to be found"),
+        ("/noindex", "forbids indexing (noindex)"),
         ("/status/404", "HTTP 404"),
-        ("/stalled", "the answer was not whole within 3 s"),
+        ("/stalled", "the response was incomplete after 3 s"),
         ("/redirect/301", "moved to"),
         ("/sitemap.xml", "success"),
     ],
 )
-def test_what_could_not_be_found_says_why_and_leaves_with_3(
+def test_a_page_that_is_not_searchable_has_a_reason_and_exit_code_3(
     web: Website, path: str, why: str
 ) -> None:
     done = fetch(web, path)
@@ -77,21 +77,21 @@ def test_a_private_host_may_be_fetched_because_it_is_named_and_no_other(web: Web
         assert other.log == []
 
 
-def test_robots_that_cannot_be_had_is_no_permission(web: Website) -> None:
+def test_an_unavailable_robots_txt_forbids_the_page(web: Website) -> None:
     web.add("/robots.txt", ROBOTS["broken"])
     done = fetch(web, "/about")
     assert done.code == 3
-    assert "robots.txt cannot be had (HTTP 500), so nothing is fetched" in done.out
+    assert "Could not read robots.txt (HTTP 500); the host is skipped" in done.out
 
 
-def test_the_rest_that_a_host_wants_is_kept_between_robots_and_page(web: Website) -> None:
+def test_the_crawl_delay_applies_between_robots_txt_and_page(web: Website) -> None:
     web.add("/robots.txt", at_home("User-agent: usher\nCrawl-delay: 1\n", "text/plain"))
     assert fetch(web, "/about").code == 0
     first, second = (ask.at for ask in web.log)
     assert second - first >= 1
 
 
-def test_what_is_no_url_is_a_usage_of_its_own() -> None:
+def test_an_invalid_url_is_a_usage_error() -> None:
     done = usher("fetch", "javascript:alert(1)")
     assert done.code == 2
     assert "cannot be fetched" in done.err

@@ -1,4 +1,4 @@
-"""A crawler among sites that mean it harm: each page ends in a clear result, and nothing else is disturbed."""
+"""A crawler on hostile sites: each page has a clear result, and no other page is affected."""
 
 import time
 from collections import Counter
@@ -15,10 +15,10 @@ pytestmark = EMBEDDED
 CALM, TRAP_PAGES, TRAP_DEPTH = 300, 40, 12
 MOST_MEGABYTES = 600
 SETTINGS = {"allow_private": "127.0.1.0/24", "fetch_seconds": 8, "fetch_bytes": 5_000_000}
-SLOW = "the answer was not whole within 8 s"
-BROKE = "the connection broke off in the body"
-UNHAD = "robots.txt cannot be had ({}), so nothing is fetched"
-NO_HTTP = "the answer is not HTTP: "
+SLOW = "the response was incomplete after 8 s"
+BROKE = "the connection was lost in the body"
+UNHAD = "Could not read robots.txt ({}); the host is skipped"
+NO_HTTP = "the response is not HTTP: "
 
 # For each page, alone at its host: its state, its status, and words of its reason.
 ENDS: dict[str, tuple[str, int | None, str]] = {
@@ -34,22 +34,26 @@ ENDS: dict[str, tuple[str, int | None, str]] = {
     "/zstd/bomb": ("error", 200, "the zstd data is a bomb"),
     "/br/bomb": ("error", 200, "the br data is a bomb"),
     "/type/zip-bomb": ("crawled", 200, ""),
-    "/gzip/cut": ("error", 200, "the gzip data breaks off"),
-    "/coding/unknown": ("error", 200, "the encoding 'rot13' is not known"),
+    "/gzip/cut": ("error", 200, "the gzip data is truncated"),
+    "/coding/unknown": ("error", 200, "unknown encoding 'rot13'"),
     "/drip": ("error", 200, SLOW),
     "/drip-head": ("error", None, SLOW),
     "/stalled": ("error", None, SLOW),
     "/stalled-body": ("error", 200, SLOW),
-    "/redirect/loop": ("crawled", 302, "HTTP 302, sends elsewhere: "),
-    "/redirect/self": ("error", 302, "HTTP 302 that leads back to itself"),
-    "/redirect/private": ("crawled", 302, "HTTP 302, sends elsewhere: http://10.0.0.1/"),
-    "/redirect/metadata": ("crawled", 302, "HTTP 302, sends elsewhere: http://169.254.169.254/"),
-    "/redirect/decimal": ("crawled", 302, "HTTP 302, sends elsewhere: http://127.0.0.1/"),
-    "/redirect/file": ("error", 302, "HTTP 302 that does not say where it leads"),
-    "/redirect/endless/1": ("crawled", 302, "HTTP 302, sends elsewhere: "),
+    "/redirect/loop": ("crawled", 302, "HTTP 302, temporary redirect to "),
+    "/redirect/self": ("error", 302, "HTTP 302 to the page itself"),
+    "/redirect/private": ("crawled", 302, "HTTP 302, temporary redirect to http://10.0.0.1/"),
+    "/redirect/metadata": (
+        "crawled",
+        302,
+        "HTTP 302, temporary redirect to http://169.254.169.254/",
+    ),
+    "/redirect/decimal": ("crawled", 302, "HTTP 302, temporary redirect to http://127.0.0.1/"),
+    "/redirect/file": ("error", 302, "HTTP 302 without a target"),
+    "/redirect/endless/1": ("crawled", 302, "HTTP 302, temporary redirect to "),
     "/reset": ("error", 200, BROKE),
-    "/reset-at-once": ("error", None, "the connection was closed without an answer"),
-    "/closed": ("error", None, "the connection was closed without an answer"),
+    "/reset-at-once": ("error", None, "the host closed the connection without a response"),
+    "/closed": ("error", None, "the host closed the connection without a response"),
     "/cut-chunk": ("error", 200, BROKE),
     "/bad-chunk": ("error", 200, NO_HTTP),
     "/garbage": ("error", None, NO_HTTP),
@@ -60,7 +64,7 @@ ENDS: dict[str, tuple[str, int | None, str]] = {
     "/type/binary-as-html": ("crawled", 200, ""),
     "/status/429": ("error", 429, "HTTP 429"),
     "/status/503-until": ("error", 503, "HTTP 503"),
-    "/links-100k": ("crawled", 200, "of its links are too many"),
+    "/links-100k": ("crawled", 200, "links exceed the limit"),
     "/calendar/2024/01": ("crawled", 200, ""),
     "/session/a": ("crawled", 200, ""),
     "/query": ("crawled", 200, ""),
@@ -82,7 +86,7 @@ BY_ROBOTS: dict[str, tuple[str, int | None, str]] = {
 # Private hosts that pages lead to: the door lets none in. And one that the operator added without a permission.
 PRIVATE_TARGETS = {"10.0.0.1", "169.254.169.254", "127.0.0.1"}
 NOT_ALLOWED = UNHAD.format(
-    "127.0.0.1 is this machine itself; to crawl it, type:"
+    "127.0.0.1 is this machine itself; to crawl it, run:"
     " usher hosts set http://localhost:{port}/ --allow-private"
 )
 # The most pages that a host full of traps gets.
@@ -125,7 +129,7 @@ order by h.name, g.id
 
 
 @pytest.mark.soak
-def test_every_page_ends_in_a_clear_result(
+def test_every_page_has_a_clear_result(
     database: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with site() as web, crawls(database, tmp_path, **SETTINGS) as house:
@@ -184,9 +188,7 @@ def check(house: Crawls, web: Website) -> str:
 
 
 @pytest.mark.soak
-def test_a_host_that_asks_for_rest_gets_it_from_every_crawler(
-    database: str, tmp_path: Path
-) -> None:
+def test_every_crawler_obeys_retry_after(database: str, tmp_path: Path) -> None:
     """One answer of 429 with Retry-After, and its other pages are left alone until then."""
     pages = {f"/{i}": page(f"Page {i}") for i in range(30)}
     answers = iter([EVERYTHING["/status/429"]])

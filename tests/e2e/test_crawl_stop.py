@@ -1,4 +1,4 @@
-"""A crawler that is told to stop: what is under way ends, and the rest waits for others at once."""
+"""A crawler that is stopped: requests in flight finish, and the other pages are pending at once."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ def site(delay: float) -> Website:
 
 
 @pytest.mark.soak
-def test_what_was_not_fetched_waits_again_at_once(database: str, tmp_path: Path) -> None:
+def test_pages_that_were_not_fetched_are_pending_at_once(database: str, tmp_path: Path) -> None:
     with site(delay=0.7) as web, crawls(database, tmp_path, chunk_lease=300) as house:
         house.add(web.url("/0"))
         house.crawler("one")
@@ -49,7 +49,7 @@ def test_what_was_not_fetched_waits_again_at_once(database: str, tmp_path: Path)
         ]
 
 
-def test_what_is_under_way_ends_and_is_kept(database: str, tmp_path: Path) -> None:
+def test_requests_in_flight_finish_and_are_stored(database: str, tmp_path: Path) -> None:
     slow = said(1.0, render(page("Slow")))
     with (
         Website({"/slow": slow, "/robots.txt": at_home("", HTML)}) as web,
@@ -64,7 +64,7 @@ def test_what_is_under_way_ends_and_is_kept(database: str, tmp_path: Path) -> No
         assert house.ask("select state from work.chunk") == [("crawled",)]
 
 
-def test_a_disk_that_refuses_does_not_use_up_what_waits(database: str, tmp_path: Path) -> None:
+def test_a_failing_disk_does_not_consume_pending_pages(database: str, tmp_path: Path) -> None:
     """Its pages come back with the reason, and it takes no more for a while."""
     with (
         Website({f"/{i}": page(f"Page {i}") for i in range(60)}) as web,
@@ -85,9 +85,7 @@ def test_a_disk_that_refuses_does_not_use_up_what_waits(database: str, tmp_path:
         assert house.cast.leave(["crawler"]) == [0]
 
 
-def test_a_crawler_on_a_full_disk_says_so_and_goes_on_when_there_is_space(
-    database: str, tmp_path: Path
-) -> None:
+def test_a_crawler_reports_a_full_disk_and_continues_later(database: str, tmp_path: Path) -> None:
     """It takes no chunk; `usher status` and the progress of a crawl name it; it stays healthy."""
     data = tmp_path / "data"
     data.mkdir()

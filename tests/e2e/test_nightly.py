@@ -45,7 +45,7 @@ async def test_a_task_knocks_for_every_due_host(database: str, tmp_path: Path) -
     with psycopg.connect(database) as conn:
         conn.execute("update control.task set next_run = now() where name = 'nightly'")
     async with await connect(database, role="usher_scheduler") as conn:
-        await Scheduler(database, role="usher_scheduler").round(conn)
+        await Scheduler(database, role="usher_scheduler").run_once(conn)
     expected = {"https://due.gov/": "pending", "https://later.gov/": "crawled"}
     with manager(environment, tmp_path):
         admitted = eventually(lambda: pages(database) == expected, 60)

@@ -103,7 +103,7 @@ async def searched(directory: Path, remote: str, lost: str) -> None:
         await rows.add(2, DOCUMENTS)
         rows.maps.rows[1] = {remote: list(DOCUMENTS)}
         async with rows.hall() as hall:
-            keeping = asyncio.create_task(hall.keep())
+            keeping = asyncio.create_task(hall.run())
             broker = Broker(hall, deadline=5)
             assert await complete(broker, 4)
             with losing(lost):
@@ -122,7 +122,7 @@ async def complete(broker: Broker, number: int) -> bool:
 
 
 async def becomes(hall: ClusterView, remote: str, *, asked: bool) -> bool:
-    return bool(await soon(lambda: hall.asked(remote) == asked, seconds=DETECTION_SECONDS))
+    return bool(await soon(lambda: hall.is_available(remote) == asked, seconds=DETECTION_SECONDS))
 
 
 @needs_root

@@ -191,7 +191,7 @@ async def agreement(
     totals, overlaps = {}, []
     for query in queries:
         alone = merge({"": engine.search(parse_query(query), 100)}, k=10)
-        expected = {one.hit.url for one in alone.found}
+        expected = {one.hit.url for one in alone.hits}
         found = {one.url for one in (await asker.ask(query)).results}
         totals[query] = alone.total
         overlaps.append(len(found & expected) / max(len(expected), 1) if expected else 1.0)

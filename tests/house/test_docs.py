@@ -104,3 +104,25 @@ def test_the_architecture_names_every_module_once() -> None:
     paths = (TREE / "src" / "usher").rglob("*.py")
     existing = [str(path.relative_to(TREE)) for path in paths if not path.stem.startswith("__")]
     assert sorted(modules) == sorted(existing), "list each module in docs/architecture.md"
+
+
+def log_events() -> set[str]:
+    """Return the events of all log calls in src: the texts in their first argument."""
+    events = set()
+    for path in (TREE / "src" / "usher").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            logger = getattr(node.func.value, "id", getattr(node.func.value, "attr", ""))
+            if logger.lower().strip("_") == "log" and node.args:
+                texts = [part for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant)]
+                events |= {text.value for text in texts if isinstance(text.value, str)}
+    return events
+
+
+def test_every_log_event_is_documented() -> None:
+    pages = [TREE / "docs" / name for name in ("metrics.md", "http.md")]
+    documented = {span for page in pages for span in spans(page.read_text("utf-8"))}
+    events = log_events()
+    assert len(events) > 50
+    assert sorted(events - documented) == []

@@ -18,8 +18,6 @@ PACKAGE = Path(usher.__file__).parent
 AWAITED = Counter(
     {
         "cli/app.py": 2,
-        "cli/commands/crawler.py": 2,
-        "cli/commands/index.py": 2,
         "crawl/crawler.py": 2,
         "crawl/http/dns.py": 1,
         "crawl/service.py": 2,

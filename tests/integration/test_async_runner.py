@@ -39,7 +39,7 @@ async def result(here: House, name: str, *args: str, type_: str = "quick") -> An
 
 async def cancel(here: House, id_: int) -> None:
     async with here.db.transaction() as conn:
-        await jobs.cancel(conn, [id_], why="enough", now=datetime.now(UTC))
+        await jobs.cancel(conn, [id_], reason="enough", now=datetime.now(UTC))
 
 
 async def has_output(here: House, id_: int, text: str) -> None:
@@ -49,7 +49,7 @@ async def has_output(here: House, id_: int, text: str) -> None:
 
 
 async def begun(here: House, id_: int) -> None:
-    await until(lambda: id_ in here.manager.ledger.runs)
+    await until(lambda: id_ in here.manager.running.runs)
 
 
 async def test_coroutines_and_functions_run_and_end_like_processes(database: str) -> None:
@@ -267,7 +267,7 @@ async def test_jobs_that_other_jobs_put_in_keep_to_child_programs(
             )
             [below] = await jobs.enqueue(conn, [quick(name)], now=now)
             await conn.execute(
-                "select control.descend(array[%s::bigint], %s, true)", [below.id, above.id]
+                "select control.record_children(array[%s::bigint], %s, true)", [below.id, above.id]
             )
         [row] = await here.logged([below.id])
         assert row[0] == state, row
@@ -310,7 +310,7 @@ async def test_a_thousand_jobs_run_once_each(database: str, tmp_path: Path) -> N
         lines = [line.split() for line in book.read_text().splitlines()]
         assert sorted(int(line[0]) for line in lines) == sorted(ids)
         assert {line[1] for line in lines} == {"1"}
-        assert two.manager.ledger.runs == {}
+        assert two.manager.running.runs == {}
 
 
 async def test_told_to_stop_jobs_end_and_told_twice_they_are_given_back(database: str) -> None:
@@ -339,7 +339,7 @@ async def test_a_run_that_lost_its_lease_is_cancelled_and_settles_nothing(databa
         await until(lambda: here.manager.busy.total() == 0)
         [(state, _, message, _)] = await here.logged([id_])
         assert state == "temporary-error"
-        assert message.startswith("Lost: no sign of life")
+        assert message.startswith("Lost: no heartbeat")
 
 
 async def test_the_late_end_of_a_lost_run_is_not_that_of_the_next(

@@ -58,7 +58,7 @@ async def find(hall: ClusterView, text: str, *, k: int = 10, offset: int = 0) ->
 
 
 def urls(answer: SearchResult) -> list[str]:
-    return [found.hit.url for found in answer.results.found]
+    return [found.hit.url for found in answer.results.hits]
 
 
 async def test_servers_together_find_what_one_index_finds(rows: Rows, tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ async def test_servers_together_find_what_one_index_finds(rows: Rows, tmp_path: 
             assert not answer.at_least
             assert answer.results.total == alone.total
             assert answer.results.hosts == alone.hosts
-            wanted = {found.hit.url for found in alone.found}
+            wanted = {found.hit.url for found in alone.hits}
             same += [len(wanted.intersection(urls(answer))) / len(wanted)] if wanted else []
-            assert set(answer.snippets) == {(f.hit.url, f.hit.chunk) for f in answer.results.found}
+            assert set(answer.snippets) == {(f.hit.url, f.hit.chunk) for f in answer.results.hits}
     one.close()
     assert len(same) >= 50
     assert sum(same) / len(same) >= 0.95
@@ -115,7 +115,7 @@ async def test_pages_hold_every_hit_once(rows: Rows) -> None:
             seen += urls(answer)
         beyond = await find(hall, "everywhere", offset=MAX_HITS)
     assert len(seen) == len(set(seen)) == 96
-    assert not beyond.results.found
+    assert not beyond.results.hits
 
 
 async def test_near_copies_are_shown_once_and_not_counted(rows: Rows) -> None:
@@ -125,7 +125,7 @@ async def test_near_copies_are_shown_once_and_not_counted(rows: Rows) -> None:
     await rows.rows(1, 2, copies)
     async with rows.hall() as hall:
         answer = await find(hall, "same words")
-    assert (answer.results.total, answer.results.found[0].copies) == (1, 1)
+    assert (answer.results.total, answer.results.hits[0].copies) == (1, 1)
 
 
 async def test_rows_take_turns_and_words_are_weighed_once(rows: Rows) -> None:
@@ -148,7 +148,7 @@ async def test_a_dead_server_costs_nobody_an_answer(rows: Rows) -> None:
             answer = await broker.search(parse_query("everywhere"))
             assert (answer.results.total, answer.partial, answer.at_least) == (96, False, False)
             assert answer.seconds < 5
-        assert not hall.asked(rows.seats[0].host)
+        assert not hall.is_available(rows.seats[0].host)
         assert rows.seats[1].asked.count("/search") <= 1  # its row is not whole
 
 
@@ -165,9 +165,9 @@ async def test_a_frozen_server_is_waited_for_only_until_it_is_known(rows: Rows) 
             times.append(answer.seconds)
         assert max(times) < 5.5
         assert max(times[-2:]) < 1.6
-        assert not hall.asked(rows.seats[3].host)
+        assert not hall.is_available(rows.seats[3].host)
         rows.seats[3].open.set()
-        assert await soon(hall, lambda: hall.asked(rows.seats[3].host))
+        assert await soon(hall, lambda: hall.is_available(rows.seats[3].host))
 
 
 async def soon(hall: ClusterView, true: Callable[[], bool]) -> bool:
@@ -181,7 +181,7 @@ async def soon(hall: ClusterView, true: Callable[[], bool]) -> bool:
 
 def whole(hall: ClusterView, servers: int) -> bool:
     """Whether so many servers are there, and what they hold is known too."""
-    return len(hall.servers) == servers and all(map(hall.whole, hall.seats.benches))
+    return len(hall.servers) == servers and all(map(hall.is_complete, hall.row_map.rows))
 
 
 async def test_what_one_row_lacks_is_said(rows: Rows) -> None:
@@ -194,7 +194,7 @@ async def test_what_one_row_lacks_is_said(rows: Rows) -> None:
         assert (answer.results.total, answer.at_least) == (64, True)
         assert len(answer.snippets) == 10
         rows.maps.full = False  # another's MGMT, which has no such map
-        hall.seats.every.clear()
+        hall.row_map.chunks.clear()
         assert (await find(hall, "everywhere")).missing == pytest.approx(1 / 3)
 
 
@@ -206,8 +206,8 @@ async def test_two_rows_that_are_not_whole_make_one_that_is(rows: Rows) -> None:
     await other.leave()
     async with rows.hall() as hall:
         found = [await find(hall, f"in{chunk}", k=20) for chunk in CHUNKS]
-        assert {len(answer.results.found) for answer in found} <= {0, 8}
-        assert sum(len(answer.results.found) for answer in found) == 8 * 12
+        assert {len(answer.results.hits) for answer in found} <= {0, 8}
+        assert sum(len(answer.results.hits) for answer in found) == 8 * 12
         assert not any(answer.partial for answer in found)
         everything = await find(hall, "everywhere")
         assert everything.at_least
@@ -273,7 +273,7 @@ async def test_a_busy_server_is_asked_again_and_a_garbled_one_does_no_harm(rows:
     async with rows.hall() as hall:
         for _ in range(3):
             assert (await find(hall, "everywhere")).results.total == 96
-        assert hall.asked(rows.seats[0].host)
+        assert hall.is_available(rows.seats[0].host)
         rows.seats[0].refused.clear()
         rows.seats[0].garbled = True
         for _ in range(3):
@@ -300,7 +300,7 @@ async def test_a_server_alone_gives_its_passages_with_its_hits(rows: Rows) -> No
         first = await find(hall, "a1")
         assert rows.seats[0].asked == ["/search"]
         assert len(first.snippets) == 10
-        assert all(("a1", True) in first.snippet(one) for one in first.results.found)
+        assert all(("a1", True) in first.snippet(one) for one in first.results.hits)
         second = await find(hall, "a1", offset=10)
         assert rows.seats[0].asked[-1] == "/snippets"
         assert len(second.snippets) == 10
@@ -357,18 +357,18 @@ async def test_killed_and_frozen_amid_queries_and_back_again(
     for number, one in enumerate(processes):
         rows.maps.rows.setdefault(1 + number // 2, {})[one.host] = list(half(number % 2))
     async with rows.hall() as hall:
-        keeping = asyncio.create_task(hall.keep())
+        keeping = asyncio.create_task(hall.run())
         broker = Broker(hall, deadline=10)
         load = asyncio.create_task(loaded(broker, seconds=2.5))
         await asyncio.sleep(0.5)
         processes[0].kill()
         await asyncio.sleep(0.7)
         processes[0] = Process(processes[0].path, int(processes[0].host.rpartition(":")[2]))
-        assert await soon(hall, lambda: hall.asked(processes[0].host))
+        assert await soon(hall, lambda: hall.is_available(processes[0].host))
         processes[3].freeze()
         answers = await load
         processes[3].thaw()
-        assert await soon(hall, lambda: all(map(hall.asked, hall.servers)))
+        assert await soon(hall, lambda: all(map(hall.is_available, hall.servers)))
         keeping.cancel()
     assert len(answers) > 20
     assert not [answer for answer in answers if answer.partial or answer.results.total != 96]

@@ -9,7 +9,7 @@ from support.index.documents import page
 from support.index.rows import Rows
 from usher.index.document import IndexDocument
 from usher.query.language import parse_query
-from usher.search.broker import Broker, part
+from usher.search.broker import Broker, server_share
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ async def test_servers_of_a_row_give_the_passages_of_what_is_shown(rows: Rows) -
         broker = Broker(hall, deadline=10)
         for text in ("everywhere", "everywhere", "nowhere", "everywhere nowhere"):
             answer = await broker.search(parse_query(text))
-            assert len(answer.snippets) == len(answer.results.found) == 10
+            assert len(answer.snippets) == len(answer.results.hits) == 10
     for seat in rows.seats:
         assert seat.asked.count("/stats") == 2  # the last query has no new word
         assert seat.asked.count("/search") >= 4
@@ -47,7 +47,7 @@ async def test_only_who_may_have_more_is_asked_again(rows: Rows) -> None:
     async with rows.hall() as hall:
         answer = await Broker(hall, deadline=10).search(parse_query("velvet"))
     assert [len(answer.snippets), answer.results.total] == [10, 20]
-    assert all(found.hit.chunk == 1 for found in answer.results.found)
+    assert all(found.hit.chunk == 1 for found in answer.results.hits)
     asked = {seat.chunks[0]: seat.asked.count("/search") for seat in rows.seats}
     assert asked == {1: 3, 2: 1, 3: 1}  # as many as are shown, some more, many
     assert {seat.chunks[0]: "/snippets" in seat.asked for seat in rows.seats} == {
@@ -64,7 +64,7 @@ async def test_one_server_may_have_all_that_is_shown(rows: Rows) -> None:
         broker, query = Broker(hall, deadline=10), parse_query("velvet")
         pages = [await broker.search(query, offset=offset) for offset in (0, 10, 20)]
     assert [len(answer.snippets) for answer in pages] == [10, 10, 10]
-    assert len({found.hit.url for answer in pages for found in answer.results.found}) == 30
+    assert len({found.hit.url for answer in pages for found in answer.results.hits}) == 30
 
 
 async def test_copies_do_not_make_a_page_short(rows: Rows) -> None:
@@ -83,8 +83,8 @@ async def test_copies_do_not_make_a_page_short(rows: Rows) -> None:
     await rows.rows(1, 3, chunks)
     async with rows.hall() as hall:
         answer = await Broker(hall, deadline=10).search(parse_query("velvet"))
-    assert len(answer.results.found) == 10
-    assert [found.copies for found in answer.results.found[:3]] == [9, 9, 9]
+    assert len(answer.results.hits) == 10
+    assert [found.copies for found in answer.results.hits[:3]] == [9, 9, 9]
 
 
 async def test_hits_that_can_all_be_had_are_counted_without_copies(rows: Rows) -> None:
@@ -118,9 +118,9 @@ async def test_the_best_hits_are_found_wherever_they_are(rows: Rows) -> None:
         broker, query = Broker(hall, deadline=10), parse_query("velvet")
         every = await broker.search(query, k=68)
         pages = [await broker.search(query, offset=offset) for offset in range(0, 60, 10)]
-    urls = [found.hit.url for found in every.results.found]
+    urls = [found.hit.url for found in every.results.hits]
     assert len(urls) == 68
-    assert [found.hit.url for answer in pages for found in answer.results.found] == urls[:60]
+    assert [found.hit.url for answer in pages for found in answer.results.hits] == urls[:60]
     assert {answer.results.total for answer in pages} == {68}
 
 
@@ -129,4 +129,4 @@ async def test_the_best_hits_are_found_wherever_they_are(rows: Rows) -> None:
     [(20, 1, 20), (20, 2, 18), (20, 3, 13), (20, 10, 6), (20, 100, 3), (1, 3, 1), (20, 0, 20)],
 )
 def test_of_many_servers_each_is_asked_for_a_part(wanted: int, servers: int, asked: int) -> None:
-    assert part(wanted, servers) == asked
+    assert server_share(wanted, servers) == asked

@@ -45,6 +45,40 @@ async def test_servers_on_probation_answer_only_where_no_row_is_complete(rows: R
         assert "/search" in first.asked
 
 
+async def test_a_large_map_is_read_again_at_once_if_no_row_is_complete(rows: Rows) -> None:
+    """Reading the map took long, so the next time is far off; then the only healthy server goes on probation."""
+    await rows.rows(1, 1, DOCUMENTS)
+    async with rows.hall() as hall:
+        hall._holdings_due = time.monotonic() + 1_000
+        rows.maps.probation[1] = rows.maps.rows.pop(1)
+        await hall.refresh()  # the row is gone
+        await hall.refresh()
+        answer = await search(hall)
+    assert (answer.results.total, answer.partial) == (TOTAL, False)
+
+
+async def test_a_server_that_leaves_probation_between_two_calls_is_not_forgotten(
+    rows: Rows,
+) -> None:
+    """MGMT is away after that, so the maps of this moment stay in force."""
+    await rows.rows(1, 1, DOCUMENTS)
+    rows.maps.probation[1] = rows.maps.rows.pop(1)
+
+    def become_healthy() -> None:
+        rows.maps.rows |= rows.maps.probation
+        rows.maps.probation = {}
+        rows.maps.after_rows = lambda: None
+
+    async with rows.hall() as hall:
+        rows.maps.after_rows = become_healthy
+        hall._holdings_due = 0
+        await hall.refresh()
+        rows.maps.away = True
+        await hall.refresh()
+        answer = await search(hall)
+    assert (answer.results.total, answer.partial) == (TOTAL, False)
+
+
 async def test_a_server_that_swallows_answers_is_detected_without_a_query(rows: Rows) -> None:
     """One-way loss as a proxy makes it: connections and requests arrive, answers do not."""
     await rows.rows(2, 1, DOCUMENTS)
@@ -52,18 +86,18 @@ async def test_a_server_that_swallows_answers_is_detected_without_a_query(rows: 
     async with swallowing(silent.host) as (proxy, is_passing):
         rows.maps.rows[1] = {proxy: rows.maps.rows[1][silent.host]}
         async with rows.hall() as hall:
-            assert hall.asked(proxy)
+            assert hall.is_available(proxy)
             is_passing.clear()
             began = time.monotonic()
             async with asyncio.timeout(20):
-                while hall.asked(proxy):
+                while hall.is_available(proxy):
                     await hall.refresh()
             assert time.monotonic() - began >= PROBE_TIMEOUT_SECONDS
             answer = await search(hall)
             assert (answer.results.total, answer.partial) == (TOTAL, False)
             assert rows.seats[1].asked
             is_passing.set()
-            assert await becomes(hall, lambda: hall.asked(proxy))
+            assert await becomes(hall, lambda: hall.is_available(proxy))
 
 
 async def search(hall: ClusterView) -> SearchResult:

@@ -15,16 +15,18 @@ from support.mgmt.admitted_pages import (
     url,
 )
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import FetchResult, PageReport
-from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimedChunk, ClaimRequest
+from usher.door.guestbook import FetchReport, FetchResult
+from usher.mgmt import chunk_pages, chunks
+from usher.mgmt.chunks import ClaimedChunk, PageClaim
 
 
-async def outcomes(conn: Connection, pack: ClaimedChunk, *results: FetchResult) -> list[PageReport]:
+async def outcomes(
+    conn: Connection, pack: ClaimedChunk, *results: FetchResult
+) -> list[FetchReport]:
     """What became of the first pages of a chunk."""
-    found = [await chunks.find_page(conn, url(page.url)) for page in pack.pages]
+    found = [await chunk_pages.find_page(conn, url(page.url)) for page in pack.pages]
     return [
-        PageReport(page.domain64, page.path, result, pack.chunk_id, 200)
+        FetchReport(page.domain64, page.path, result, pack.chunk_id, 200)
         for page, result in zip(found, results, strict=False)
         if page
     ]
@@ -50,14 +52,14 @@ async def test_a_chunk_ends_with_what_became_of_its_pages(
     async with await connect(database) as conn:
         await delay(conn, 0)
         me, other = await component(conn, "c"), await component(conn, "d")
-        pack = await chunks.claim_links(conn, me, ClaimRequest(lease=LEASE), now=NOW + SOON)
+        pack = await chunks.claim_links(conn, me, PageClaim(lease=LEASE), now=NOW + SOON)
         assert pack
         first, second, third = await outcomes(conn, pack, "success", "failure", "success")
         if told_before:
             await chunks.report(conn, [first], now=NOW + SOON)
         for crawler, when in ((other, NOW + SOON), (me, NOW + SOON + LEASE)):
             lost = await chunks.finish_crawl(
-                conn, crawler, pack.chunk_id, sha256=None, size=None, now=when, outcomes=[third]
+                conn, crawler, pack.chunk_id, sha256=None, size=None, now=when, reports=[third]
             )
             assert lost is None
             assert (await states(conn))["crawling"] == 5 - told_before
@@ -68,13 +70,13 @@ async def test_a_chunk_ends_with_what_became_of_its_pages(
             sha256="f" * 64,
             size=9,
             now=NOW + 2 * SOON,
-            outcomes=[second] if back is None else [second, third],
+            reports=[second] if back is None else [second, third],
             back=back,
         )
         told = 1 if back is None else 2
         assert done == (told, 5 - told - told_before)
-        whole = {"error": 1, left: done.rest}
-        whole["crawled"] = whole.get("crawled", 0) + 4 - done.rest
+        whole = {"error": 1, left: done.unreported}
+        whole["crawled"] = whole.get("crawled", 0) + 4 - done.unreported
         assert await states(conn) == {state: n for state, n in whole.items() if n}
         chunk = await chunks.show(conn, pack.chunk_id)
         assert chunk
@@ -86,11 +88,11 @@ async def test_the_end_of_a_chunk_ends_its_crawl_and_frees_its_host(database: st
     async with await connect(database) as conn:
         await delay(conn, 1)
         me = await component(conn, "c")
-        pack = await chunks.claim_links(conn, me, ClaimRequest(2, wait=NONE, hold=True), now=NOW)
+        pack = await chunks.claim_links(conn, me, PageClaim(2, wait=NONE, hold=True), now=NOW)
         assert pack
         told = await outcomes(conn, pack, "success", "gone")
         await chunks.finish_crawl(
-            conn, me, pack.chunk_id, sha256=None, size=None, now=NOW + SOON, outcomes=told
+            conn, me, pack.chunk_id, sha256=None, size=None, now=NOW + SOON, reports=told
         )
         rows = await conn.execute("select crawl_started, held_by, ready_at from work.hosts")
         assert await rows.fetchall() == [(None, None, NOW + 2 * SOON)]

@@ -21,10 +21,10 @@ from support.mgmt.admitted_pages import (
 )
 from usher.db.pool import Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import PageReport
+from usher.door.guestbook import FetchReport
 from usher.door.rules import Knock
-from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimedChunk, ClaimRequest, HostTrouble
+from usher.mgmt import chunk_pages, chunks
+from usher.mgmt.chunks import ClaimedChunk, HostTrouble, PageClaim
 
 
 @pytest.mark.seed("000.15", "000.16")
@@ -33,9 +33,7 @@ async def test_five_links_of_the_host_in_the_order_they_came(database: str) -> N
     async with await connect(database) as conn:
         await delay(conn, 0)
         me = await component(conn, "10.0.0.1:5000")
-        packs = [
-            await chunks.claim_links(conn, me, ClaimRequest(), now=NOW + SOON) for _ in range(3)
-        ]
+        packs = [await chunks.claim_links(conn, me, PageClaim(), now=NOW + SOON) for _ in range(3)]
         assert [names(pack.pages) for pack in packs if pack] == [
             pages("a.com", 12)[:5],
             pages("a.com", 12)[5:10],
@@ -44,7 +42,7 @@ async def test_five_links_of_the_host_in_the_order_they_came(database: str) -> N
         assert [pack.chunk_id for pack in packs if pack] == sorted(
             {pack.chunk_id for pack in packs if pack}
         )
-        assert await chunks.claim_links(conn, me, ClaimRequest(), now=NOW + SOON) is None
+        assert await chunks.claim_links(conn, me, PageClaim(), now=NOW + SOON) is None
         assert await states(conn) == {"crawling": 12}
 
 
@@ -53,11 +51,11 @@ async def test_fewer_than_five_wait_for_others_and_then_go(database: str) -> Non
     await admit(database, *pages("a.com", 3))
     async with await connect(database) as conn:
         me = await component(conn, "c")
-        assert await chunks.claim_links(conn, me, ClaimRequest(), now=NOW + SOON / 2) is None
-        strict = ClaimRequest(wait=timedelta(days=10_000))
+        assert await chunks.claim_links(conn, me, PageClaim(), now=NOW + SOON / 2) is None
+        strict = PageClaim(wait=timedelta(days=10_000))
         assert await chunks.claim_links(conn, me, strict, now=NOW + timedelta(days=1)) is None
         assert await states(conn) == {"pending": 3}
-        pack = await chunks.claim_links(conn, me, ClaimRequest(), now=NOW + SOON)
+        pack = await chunks.claim_links(conn, me, PageClaim(), now=NOW + SOON)
         assert pack
         assert names(pack.pages) == pages("a.com", 3)
 
@@ -71,7 +69,7 @@ async def test_the_host_that_rested_longest_goes_first_and_nobody_is_hurried(dat
         asked: dict[str, datetime] = {}
         for _ in range(300):
             now += timedelta(seconds=0.5)
-            pack = await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=now)
+            pack = await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=now)
             if not pack:
                 continue
             for host, number in Counter(url(page.url).host for page in pack.pages).items():
@@ -92,15 +90,15 @@ async def test_hosts_of_one_group_share_a_pace(database: str) -> None:
             "where name in ('a.com', 'b.com')"
         )
         me = await component(conn, "c")
-        first = await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=NOW)
-        second = await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=NOW)
-        third = await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=NOW + SOON)
+        first = await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=NOW)
+        second = await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=NOW)
+        third = await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=NOW + SOON)
         assert first
         assert second
         assert third is None
         hosts = [{url(page.url).host for page in pack.pages} for pack in (first, second)]
         assert {"c.com"} in hosts
-        later = await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=NOW + 6 * SOON)
+        later = await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=NOW + 6 * SOON)
         assert later
 
 
@@ -117,7 +115,7 @@ async def test_eight_crawlers_at_once_share_nothing(database: str) -> None:
         async with await connect(database) as own:
             misses = 0
             while misses < 3:
-                pack = await chunks.claim_links(own, me, ClaimRequest(wait=NONE), now=NOW + SOON)
+                pack = await chunks.claim_links(own, me, PageClaim(wait=NONE), now=NOW + SOON)
                 misses = 0 if pack else misses + 1
                 given.extend(names(pack.pages) if pack else [])
                 sizes[len(pack.pages) if pack else 0] += 1
@@ -133,14 +131,14 @@ async def test_a_page_that_comes_for_an_idle_host_is_seen_at_once(database: str)
         await delay(conn, 0)
         me = await component(conn, "c")
         now = NOW + SOON
-        pack = await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=now)
+        pack = await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=now)
         assert pack
         await chunks.finish_crawl(conn, me, pack.chunk_id, sha256=None, size=None, now=now)
         rows = await conn.execute("select claim_at = 'infinity' from work.hosts")
         assert await rows.fetchall() == [(True,)]
         now += timedelta(days=31)
         await admit(database, "https://a.com/new", now=now)
-        pack = await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=now)
+        pack = await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=now)
         assert pack
         assert names(pack.pages) == ["https://a.com/new"]
 
@@ -150,12 +148,12 @@ async def test_a_page_that_slipped_past_an_empty_look_is_found_by_the_next(datab
     async with await connect(database) as conn:
         await delay(conn, 0)
         me = await component(conn, "c")
-        assert await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=NOW)
-        assert not await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=NOW)
+        assert await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=NOW)
+        assert not await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=NOW)
         # As if the door had looked at the host just before the empty look above, and written its page just after.
         await conn.execute("update work.guestbook set state = 'pending', chunk_id = null")
-        assert not await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=NOW + SOON / 2)
-        assert await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=NOW + SOON)
+        assert not await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=NOW + SOON / 2)
+        assert await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=NOW + SOON)
 
 
 async def test_paused_and_blocked_hosts_give_nothing(database: str) -> None:
@@ -163,9 +161,9 @@ async def test_paused_and_blocked_hosts_give_nothing(database: str) -> None:
     async with await connect(database) as conn:
         me = await component(conn, "c")
         await conn.execute("update work.hosts set policy = 'paused'")
-        assert await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=NOW) is None
+        assert await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=NOW) is None
         await conn.execute("update work.hosts set policy = 'open'")
-        assert await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=NOW)
+        assert await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=NOW)
 
 
 async def test_a_failed_page_is_marked_and_another_comes_into_the_chunk(database: str) -> None:
@@ -173,18 +171,19 @@ async def test_a_failed_page_is_marked_and_another_comes_into_the_chunk(database
     async with await connect(database) as conn:
         await delay(conn, 0)
         me = await component(conn, "c")
-        pack = await chunks.claim_links(conn, me, ClaimRequest(), now=NOW + SOON)
+        pack = await chunks.claim_links(conn, me, PageClaim(), now=NOW + SOON)
         assert pack
         assert await chunks.lock_chunk(conn, me, pack.chunk_id, lease=LEASE, now=NOW + SOON)
-        page = await chunks.find_page(conn, url(pack.pages[2].url))
+        page = await chunk_pages.find_page(conn, url(pack.pages[2].url))
         assert page
-        failed = PageReport(page.domain64, page.path, "failure", chunk_id=pack.chunk_id, status=500)
+        failed = FetchReport(
+            page.domain64, page.path, "failure", chunk_id=pack.chunk_id, status=500
+        )
         await chunks.report(conn, [failed], now=NOW + SOON)
-        more = await chunks.more_links(conn, me, pack.chunk_id, ClaimRequest(n=1), now=NOW + SOON)
+        more = await chunks.more_links(conn, me, pack.chunk_id, PageClaim(n=1), now=NOW + SOON)
         assert names(more) == [pages("a.com", 6)[5]]
         assert (
-            await chunks.more_links(conn, me, pack.chunk_id, ClaimRequest(n=1), now=NOW + SOON)
-            == []
+            await chunks.more_links(conn, me, pack.chunk_id, PageClaim(n=1), now=NOW + SOON) == []
         )
         assert await states(conn) == {"crawling": 5, "error": 1}
         assert await chunks.finish_crawl(
@@ -203,7 +202,7 @@ async def test_a_lost_crawler_gives_its_pages_back_and_can_report_no_more(databa
         dead, other = await component(conn, "dead"), await component(conn, "other")
         now = NOW + SOON
         for attempt in (1, 2, 3):
-            pack = await chunks.claim_links(conn, dead, ClaimRequest(lease=LEASE), now=now)
+            pack = await chunks.claim_links(conn, dead, PageClaim(lease=LEASE), now=now)
             assert pack
             assert len(pack.pages) == 5
             assert await chunks.reap(conn, n=10, now=now + LEASE - SOON) == ([], [])
@@ -215,14 +214,14 @@ async def test_a_lost_crawler_gives_its_pages_back_and_can_report_no_more(databa
             )
             assert not late
             assert await states(conn) == {"pending" if attempt < 3 else "error": 5}
-        assert await chunks.claim_links(conn, other, ClaimRequest(wait=NONE), now=now) is None
+        assert await chunks.claim_links(conn, other, PageClaim(wait=NONE), now=now) is None
 
 
 async def test_renewed_leases_last(database: str) -> None:
     await admit(database, *pages("a.com", 5))
     async with await connect(database) as conn:
         me, other = await component(conn, "c"), await component(conn, "d")
-        pack = await chunks.claim_links(conn, me, ClaimRequest(lease=LEASE), now=NOW + SOON)
+        pack = await chunks.claim_links(conn, me, PageClaim(lease=LEASE), now=NOW + SOON)
         assert pack
         later = NOW + timedelta(minutes=4)
         mine = [pack.chunk_id]
@@ -234,7 +233,7 @@ async def test_renewed_leases_last(database: str) -> None:
 
 
 async def crawled(conn: Connection, crawler: int, now: datetime = NOW + SOON) -> int:
-    pack = await chunks.claim_links(conn, crawler, ClaimRequest(wait=NONE), now=now)
+    pack = await chunks.claim_links(conn, crawler, PageClaim(wait=NONE), now=now)
     assert pack
     assert await chunks.finish_crawl(conn, crawler, pack.chunk_id, sha256="s", size=5, now=now)
     return pack.chunk_id
@@ -282,7 +281,7 @@ async def test_what_was_lost_with_a_machine_is_done_again(database: str) -> None
         assert await chunks.recrawl(conn, crawler, why="gone", now=NOW, n=9) == [only_crawled]
         assert await states(conn) == {"crawled": 5, "pending": 5}
         assert await chunks.rebuild(conn, builder, why="gone") == [built]
-        assert await chunks.claim_links(conn, crawler, ClaimRequest(), now=NOW + timedelta(hours=1))
+        assert await chunks.claim_links(conn, crawler, PageClaim(), now=NOW + timedelta(hours=1))
 
 
 async def test_a_full_knock_wakes_its_host(database: str) -> None:
@@ -295,7 +294,7 @@ async def test_a_full_knock_wakes_its_host(database: str) -> None:
         async with Database(database) as db:
             knock = Knock("full", hall_pass=True)
             await Doorkeeper(db).knock(["https://a.com/"], knock=knock, now=NOW)
-        pack = await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=NOW + SOON)
+        pack = await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=NOW + SOON)
         assert pack
         assert len(pack.pages) == 5
 
@@ -307,16 +306,16 @@ async def test_a_host_in_trouble_rests_ever_longer_and_is_forgiven_after_quiet(
     async with await connect(database) as conn:
         await delay(conn, 0)
         me = await component(conn, "c")
-        page = await chunks.find_page(conn, url("https://a.com/0"))
+        page = await chunk_pages.find_page(conn, url("https://a.com/0"))
         assert page
         number, now = page.domain64, NOW
         for seconds in (10, 20, 40):
             ready = await chunks.rest_hosts(conn, [HostTrouble(number, "429")], now=now)
             assert ready == {number: now + timedelta(seconds=seconds)}
             soon = now + timedelta(seconds=seconds - 1)
-            assert await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=soon) is None
+            assert await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=soon) is None
             now += timedelta(seconds=seconds)
-            assert await chunks.claim_links(conn, me, ClaimRequest(wait=NONE), now=now)
+            assert await chunks.claim_links(conn, me, PageClaim(wait=NONE), now=now)
         hour = timedelta(hours=1)
         ready = await chunks.rest_hosts(conn, [HostTrouble(number, "503", hour)], now=now)
         assert ready == {number: now + hour}
@@ -336,7 +335,7 @@ async def test_a_crawl_that_nobody_saw_end_ends_with_the_next_look(database: str
     started = "select crawl_started, next_fetch from work.hosts"
     async with await connect(database) as one, await connect(database) as other:
         await delay(one, 0)
-        me, ask = await component(one, "c"), ClaimRequest(1, wait=NONE)
+        me, ask = await component(one, "c"), PageClaim(1, wait=NONE)
         first = await chunks.claim_links(one, me, ask, now=NOW)
         assert first
         async with one.transaction():
@@ -353,8 +352,8 @@ async def test_a_crawl_that_nobody_saw_end_ends_with_the_next_look(database: str
         assert (over, due > NOW) == (None, True)
 
 
-async def success(conn: Connection, pack: ClaimedChunk) -> PageReport:
+async def success(conn: Connection, pack: ClaimedChunk) -> FetchReport:
     """The only page of a chunk, fetched."""
-    found = await chunks.find_page(conn, url(pack.pages[0].url))
+    found = await chunk_pages.find_page(conn, url(pack.pages[0].url))
     assert found
-    return PageReport(found.domain64, found.path, "success", pack.chunk_id, 200)
+    return FetchReport(found.domain64, found.path, "success", pack.chunk_id, 200)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from usher.db.pool import Connection, connect
 from usher.queue import jobs
+from usher.queue.host_rules import may_run
 from usher.queue.job_states import JobState
 from usher.queue.jobs import JobRequest, SettledRun
-from usher.queue.periods import may_run
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 LEASE = timedelta(seconds=60)
@@ -142,7 +142,7 @@ async def play(conn: Connection, model: Model, operation: tuple[object, ...]) ->
             job for job in model.known.values() if job.state == "pending"
         ]:
             job = pending[index % len(pending)]
-            found = await jobs.cancel(conn, [job.id], why="no need", now=model.now)
+            found = await jobs.cancel(conn, [job.id], reason="no need", now=model.now)
             assert found == {job.id: JobState.CANCELLED}
             job.state = "cancelled"
         case ("lose", None):
@@ -150,7 +150,7 @@ async def play(conn: Connection, model: Model, operation: tuple[object, ...]) ->
 
 
 async def claim(conn: Connection, model: Model, host: str, n: int) -> None:
-    claimed = await jobs.claim(conn, "t", host, n, lease=LEASE, tries=3, now=model.now)
+    claimed = await jobs.claim(conn, "t", host, n, lease=LEASE, max_attempts=3, now=model.now)
     assert len(claimed) <= n
     for one in claimed:
         model.start(one, host)
@@ -178,7 +178,7 @@ async def lose(conn: Connection, model: Model) -> None:
     """All leases run out."""
     model.now += LEASE + timedelta(seconds=1)
     lost = model.running()
-    rows = await conn.execute("select control.reap(100, %s)", [model.now])
+    rows = await conn.execute("select control.requeue_lost(100, %s)", [model.now])
     assert {id_ for (id_,) in await rows.fetchall()} == {job.id for job in lost}
     for job in lost:
         job.state = "permanent-error" if job.attempts >= 3 else "pending"
@@ -229,7 +229,7 @@ async def work(dsn: str, host: str, floor: Floor, luck: random.Random) -> None:
         while True:
             batch = luck.choice([1, 3, 20])
             mine = await jobs.claim(
-                conn, "t", host, batch, lease=LEASE, tries=3, now=datetime.now(UTC)
+                conn, "t", host, batch, lease=LEASE, max_attempts=3, now=datetime.now(UTC)
             )
             for job in mine:
                 floor.runs[job.id] += 1
@@ -352,7 +352,7 @@ async def test_settling_reads_little_whatever_the_statistics(database: str, *, s
         counts = []
         for _ in range(3):
             now = datetime.now(UTC)
-            mine = await jobs.claim(conn, "t", "here", 100, lease=LEASE, tries=1, now=now)
+            mine = await jobs.claim(conn, "t", "here", 100, lease=LEASE, max_attempts=1, now=now)
             call = (
                 "select control.settle(%s::bigint[], %s::uuid[], array_fill('completed'::text, array[100]), "
                 "null, null, null, null, null, null, %s)"

@@ -14,7 +14,7 @@ from usher.api.claim_batcher import MAX_BATCHED_PAGES, MAX_CLAIMS_PER_STATEMENT,
 from usher.db.pool import Connection, Database, connect
 from usher.errors import Unreachable
 from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimedChunk, ClaimRequest
+from usher.mgmt.chunks import ClaimedChunk, PageClaim
 
 HOSTS = [f"h{i}.com" for i in range(8)]
 NOBODY = 999_999
@@ -46,10 +46,10 @@ async def test_each_gets_a_chunk_of_its_own_of_other_hosts(database: str) -> Non
     await admit(database, *(page for host in HOSTS for page in pages(host, 9)))
     async with crawlers(database, 4, 1) as (conn, all_of_them):
         asks = [
-            ClaimRequest(),
-            ClaimRequest(n=8, width=8, depth=1),
-            ClaimRequest(n=2, lease=timedelta(hours=1)),
-            ClaimRequest(),
+            PageClaim(),
+            PageClaim(n=8, width=8, depth=1),
+            PageClaim(n=2, lease=timedelta(hours=1)),
+            PageClaim(),
         ]
         asked = list(zip(all_of_them, asks, strict=True))
         packs = await chunks.claim_all(conn, asked, now=NOW + SOON)
@@ -77,7 +77,7 @@ async def test_each_gets_a_chunk_of_its_own_of_other_hosts(database: str) -> Non
 async def test_what_is_too_little_for_one_is_left_for_the_next(database: str) -> None:
     await admit(database, *pages("a.com", 3))
     async with crawlers(database, 3, 0) as (conn, (one, two, three)):
-        strict, any_ = ClaimRequest(wait=timedelta(days=9)), ClaimRequest(n=3)
+        strict, any_ = PageClaim(wait=timedelta(days=9)), PageClaim(n=3)
         asked = [(one, strict), (two, any_), (three, any_)]
         packs = await chunks.claim_all(conn, asked, now=NOW + SOON)
         assert [hosts_of(pack) for pack in packs] == [set(), {"a.com"}, set()]
@@ -89,10 +89,10 @@ async def test_nobody_who_comes_later_gets_less_than_was_asked_for(database: str
     async with crawlers(database, 2, 0) as (conn, (one, two)):
         await conn.execute("update work.hosts set claim_at = %s where name = 'b.com'", [NOW])
         await conn.execute("update work.hosts set claim_at = %s where name = 'a.com'", [NOW - SOON])
-        asked = [(one, ClaimRequest(wait=NONE)), (two, ClaimRequest(wait=NONE))]
+        asked = [(one, PageClaim(wait=NONE)), (two, PageClaim(wait=NONE))]
         first, second = await chunks.claim_all(conn, asked, now=NOW + SOON)
         assert (hosts_of(first), second) == ({"a.com"}, None)
-        tail = await chunks.claim_links(conn, two, ClaimRequest(wait=NONE), now=NOW + SOON)
+        tail = await chunks.claim_links(conn, two, PageClaim(wait=NONE), now=NOW + SOON)
         assert tail
         assert names(tail.pages) == pages("b.com", 3)
 
@@ -104,7 +104,7 @@ async def test_hosts_of_one_group_are_never_given_to_two(database: str) -> None:
         await conn.execute(
             "update work.hosts set politeness_group_id = (select id from work.politeness_group) where name <> 'h7.com'"
         )
-        asked = [(me, ClaimRequest(wait=NONE)) for me in all_of_them]
+        asked = [(me, PageClaim(wait=NONE)) for me in all_of_them]
         packs = await chunks.claim_all(conn, asked, now=NOW)
         served = [hosts_of(pack) for pack in packs if pack]
         assert len(served) == 2
@@ -114,7 +114,7 @@ async def test_hosts_of_one_group_are_never_given_to_two(database: str) -> None:
 async def test_who_holds_a_host_holds_it_alone(database: str) -> None:
     await admit(database, *(page for host in HOSTS[:2] for page in pages(host, 5)))
     async with crawlers(database, 2, 1) as (conn, (one, two)):
-        asked = [(one, ClaimRequest(hold=True)), (two, ClaimRequest())]
+        asked = [(one, PageClaim(hold=True)), (two, PageClaim())]
         packs = await chunks.claim_all(conn, asked, now=NOW + SOON)
         rows = await conn.execute("select name, held_by from work.hosts order by name")
         held = dict(await rows.fetchall())
@@ -129,7 +129,7 @@ async def test_those_who_want_the_same_are_served_host_by_host(database: str) ->
     await admit(database, *(page for host in HOSTS for page in pages(host, 4)))
     async with crawlers(database, 2, 1) as (conn, all_of_them):
         await in_turn(conn, HOSTS)
-        ask = ClaimRequest(n=5, width=3, depth=2)  # two hosts give two pages and a third gives one
+        ask = PageClaim(n=5, width=3, depth=2)  # two hosts give two pages and a third gives one
         packs = await chunks.claim_all(conn, [(me, ask) for me in all_of_them], now=NOW + SOON)
         given = [names(pack.pages) if pack else [] for pack in packs]
         for some, hosts in zip(given, (HOSTS[:3], HOSTS[3:6]), strict=True):
@@ -149,13 +149,13 @@ async def test_hosts_that_have_too_few_are_made_up_for_by_others(database: str) 
     await admit(database, *few, *(page for host in HOSTS[3:] for page in pages(host, 5)))
     async with crawlers(database, 3, 0) as (conn, all_of_them):
         await in_turn(conn, HOSTS)
-        asked = [(me, ClaimRequest(width=5)) for me in all_of_them]
+        asked = [(me, PageClaim(width=5)) for me in all_of_them]
         packs = await chunks.claim_all(conn, asked, now=NOW + SOON)
         assert [len(pack.pages) if pack else 0 for pack in packs] == [5, 5, 5]
         given = [page for pack in packs if pack for page in names(pack.pages)]
         assert len(set(given)) == 15
         assert set(few) < set(given)
-        asked = [(me, ClaimRequest(width=1)) for me in all_of_them]
+        asked = [(me, PageClaim(width=1)) for me in all_of_them]
         packs = await chunks.claim_all(conn, asked, now=NOW + 2 * SOON)
         assert [len(pack.pages) if pack else 0 for pack in packs] == [5, 5, 0]
 
@@ -180,7 +180,7 @@ async def test_pages_that_others_change_meanwhile_are_claimed_as_they_are(databa
             given: list[str] = []
             async with await connect(database) as own:
                 for _ in range(12):
-                    packs = await chunks.claim_all(own, [(me, ClaimRequest())] * 2, now=NOW + SOON)
+                    packs = await chunks.claim_all(own, [(me, PageClaim())] * 2, now=NOW + SOON)
                     for pack in packs:
                         # Fewer than five where the others have the last pages locked.
                         assert pack is None or 1 <= len(pack.pages) <= 5
@@ -194,7 +194,7 @@ async def test_pages_that_others_change_meanwhile_are_claimed_as_they_are(databa
         await asyncio.gather(*noise)
         given = [page for some in found for page in some]
         while pack := (
-            await chunks.claim_all(conn, [(all_of_them[0], ClaimRequest())], now=NOW + SOON)
+            await chunks.claim_all(conn, [(all_of_them[0], PageClaim())], now=NOW + SOON)
         )[0]:
             given += names(pack.pages)
         assert len(given) == len(set(given)) == 60 * len(HOSTS), "none was lost or given twice"
@@ -217,11 +217,11 @@ async def test_one_host_is_enough_for_all_who_ask_at_once(database: str) -> None
     await admit(database, *pages("a.com", 2 * many))
     async with crawlers(database, many, 0) as (conn, all_of_them), Database(database) as db:
         claims = ClaimBatcher(db)
-        packs = await asyncio.gather(*(claims.claim(me, ClaimRequest(n=2)) for me in all_of_them))
+        packs = await asyncio.gather(*(claims.claim(me, PageClaim(n=2)) for me in all_of_them))
         given = [page for pack in packs if pack for page in names(pack.pages)]
         assert sorted(given) == sorted(pages("a.com", 2 * many))
         assert sorted((await owners(conn)).values()) == sorted(all_of_them)
-        assert await claims.claim(all_of_them[0], ClaimRequest(n=2)) is None
+        assert await claims.claim(all_of_them[0], PageClaim(n=2)) is None
 
 
 async def test_a_large_chunk_keeps_nobody_waiting(database: str) -> None:
@@ -232,10 +232,10 @@ async def test_a_large_chunk_keeps_nobody_waiting(database: str) -> None:
         async with await connect(database) as other, other.transaction():
             # Its chunk cannot be written as long as nobody may refer to its crawler.
             await other.execute("select from work.component where id = %s for update", [one])
-            large = asyncio.create_task(claims.claim(one, ClaimRequest(n=MAX_BATCHED_PAGES + 1)))
+            large = asyncio.create_task(claims.claim(one, PageClaim(n=MAX_BATCHED_PAGES + 1)))
             while not await blocked(conn):  # noqa: ASYNC110 - it happens in the server
                 await asyncio.sleep(0.01)
-            assert hosts_of(await claims.claim(two, ClaimRequest())) == {"b.com"}
+            assert hosts_of(await claims.claim(two, PageClaim())) == {"b.com"}
             assert not large.done()
         assert hosts_of(await large) == {"a.com"}
 
@@ -254,7 +254,7 @@ async def test_the_fault_of_one_is_not_that_of_others(database: str) -> None:
         claims = ClaimBatcher(db)
         askers = [*all_of_them, NOBODY]
         told = await asyncio.gather(
-            *(claims.claim(me, ClaimRequest()) for me in askers), return_exceptions=True
+            *(claims.claim(me, PageClaim()) for me in askers), return_exceptions=True
         )
         assert [isinstance(one, ClaimedChunk) for one in told] == [True] * 4 + [False]
         assert isinstance(told[-1], psycopg.IntegrityError)
@@ -265,13 +265,13 @@ async def test_who_does_not_wait_any_more_gets_nothing(database: str, staying: i
     await admit(database, *(page for host in HOSTS for page in pages(host, 5)))
     async with crawlers(database, 8, 0) as (conn, all_of_them), Database(database) as db:
         claims = ClaimBatcher(db)
-        tasks = [asyncio.create_task(claims.claim(me, ClaimRequest())) for me in all_of_them]
+        tasks = [asyncio.create_task(claims.claim(me, PageClaim())) for me in all_of_them]
         await asyncio.sleep(0)  # all are in the line, nobody is served
         for task in tasks[staying:]:
             task.cancel()
         told = await asyncio.gather(*tasks, return_exceptions=True)
         assert [isinstance(one, ClaimedChunk) for one in told] == [at < staying for at in range(8)]
-        assert await claims.claim(all_of_them[7], ClaimRequest())
+        assert await claims.claim(all_of_them[7], PageClaim())
         assert len(await owners(conn)) == staying + 1
 
 
@@ -279,8 +279,8 @@ async def test_all_hear_that_the_database_is_away(database: str) -> None:
     async with crawlers(database, 1, 0), Database(database, patience=0.5) as db:
         claims = ClaimBatcher(db)
     told = await asyncio.gather(
-        *(claims.claim(me, ClaimRequest()) for me in (1, 2, 3)), return_exceptions=True
+        *(claims.claim(me, PageClaim()) for me in (1, 2, 3)), return_exceptions=True
     )
     assert all(isinstance(one, Exception) for one in told)
     with pytest.raises((Unreachable, psycopg.Error)):
-        await claims.claim(1, ClaimRequest())
+        await claims.claim(1, PageClaim())

@@ -95,9 +95,9 @@ class Shop:
         assert status == 200
         self.raw = len(told.get("hits", []))
         hits = merge({"": msgspec.convert(told, Hits, strict=False)}, k=1000)
-        urls = [one.hit.url for one in hits.found]
+        urls = [one.hit.url for one in hits.hits]
         assert len(urls) == len(set(urls))
-        return {one.hit.url: one.hit.title for one in hits.found}
+        return {one.hit.url: one.hit.title for one in hits.hits}
 
     async def complete(self) -> bool:
         return all([await self.found(row) == self.titles for row in (0, 1)])

@@ -1,4 +1,4 @@
-"""The parts of a crawler with a real site: leases, turns, what robots.txt amounts to, what the door was told."""
+"""The parts of a crawler with a real site: leases, crawl delays, robots.txt, reported links."""
 
 import asyncio
 import os
@@ -39,34 +39,34 @@ def web(site: Website) -> Website:
 # -- leases
 
 
-async def test_a_lease_is_good_until_its_time_or_until_it_is_ended() -> None:
+async def test_a_lease_is_valid_until_it_expires_or_ends() -> None:
     short, long = lease(0.05), lease()
     assert short.good
-    assert not await short.rest(0.1)
-    assert await long.rest(0.01)
+    assert not await short.sleep(0.1)
+    assert await long.sleep(0.01)
     asyncio.get_running_loop().call_later(0.05, long.end)
     begun = clock()
-    assert not await long.rest(20)
+    assert not await long.sleep(20)
     assert clock() - begun < 5
     assert not long.good
 
 
-async def test_a_lease_that_is_renewed_while_somebody_rests_is_good() -> None:
+async def test_a_lease_may_be_renewed_during_a_delay() -> None:
     held = lease(0.05)
-    resting = asyncio.create_task(held.rest(0.15))
+    resting = asyncio.create_task(held.sleep(0.15))
     await asyncio.sleep(0.02)
     held.renew(clock() + 5)
     assert await resting
 
 
 @pytest.mark.parametrize("delay", [0, 0.01])
-async def test_a_request_under_way_ends_with_the_lease(delay: float) -> None:
+async def test_a_request_in_flight_ends_with_the_lease(delay: float) -> None:
     """It could reach the host later, when another crawler has it."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         there = url(f"http://127.0.0.1:{listener.getsockname()[1]}/")
         async with fetching(FetchLimits(idle=60, total=60)) as fetcher:
-            manners, held = PolitenessPolicy(fetcher, "usher"), lease(0.2)
-            asking = asyncio.create_task(manners.ask(there, {}, delay=delay, lease=held))
+            manners, held = PolitenessPolicy(fetcher), lease(0.2)
+            asking = asyncio.create_task(manners.request(there, {}, delay=delay, lease=held))
             await asyncio.sleep(0.05)
             held.renew(clock() + 0.3)
             await asyncio.sleep(0.2)
@@ -81,11 +81,11 @@ async def test_a_request_under_way_ends_with_the_lease(delay: float) -> None:
 # -- pace
 
 
-async def test_a_host_rests_between_requests_whoever_asks(web: Website) -> None:
+async def test_the_crawl_delay_applies_to_concurrent_requests(web: Website) -> None:
     async with fetching() as fetcher:
-        manners = PolitenessPolicy(fetcher, "usher")
+        manners = PolitenessPolicy(fetcher)
         asks = [
-            manners.ask(url(web.url(path)), {}, delay=0.2, lease=lease())
+            manners.request(url(web.url(path)), {}, delay=0.2, lease=lease())
             for path in ("/a", "/b", "/c")
         ]
         answers = await asyncio.gather(*asks)
@@ -93,22 +93,22 @@ async def test_a_host_rests_between_requests_whoever_asks(web: Website) -> None:
     assert all(later.at - earlier.at >= 0.2 for earlier, later in pairwise(web.log))
 
 
-async def test_nothing_is_asked_after_the_lease(web: Website) -> None:
+async def test_nothing_is_requested_after_the_lease(web: Website) -> None:
     async with fetching() as fetcher:
-        manners = PolitenessPolicy(fetcher, "usher")
+        manners = PolitenessPolicy(fetcher)
         there = url(web.url("/a"))
-        assert await manners.ask(there, {}, delay=0.3, lease=lease())
-        assert await manners.ask(there, {}, delay=0.3, lease=lease(0.1)) is None
+        assert await manners.request(there, {}, delay=0.3, lease=lease())
+        assert await manners.request(there, {}, delay=0.3, lease=lease(0.1)) is None
         over = lease()
         over.end()
-        assert await manners.ask(there, {}, delay=0, lease=over) is None
+        assert await manners.request(there, {}, delay=0, lease=over) is None
         assert await manners.rules(there, delay=0, lease=over) is None
     assert len(web.log) == 1
 
 
-async def test_the_rest_counts_from_robots_txt_also_if_nobody_knew_of_it(web: Website) -> None:
+async def test_the_crawl_delay_counts_from_the_request_for_robots_txt(web: Website) -> None:
     web.add("/robots.txt", at_home("User-agent: *\nCrawl-delay: 0.4\n", "text/plain"))
-    async with fetching() as fetcher, PageVisitor(PolitenessPolicy(fetcher, "usher")) as visitor:
+    async with fetching() as fetcher, PageVisitor(PolitenessPolicy(fetcher)) as visitor:
         seen = await visitor.visit(PageToFetch(web.url("/a"), 0), lease())
     assert seen is not None
     assert seen.outcome.page.result == "success"
@@ -132,33 +132,31 @@ async def test_the_rest_counts_from_robots_txt_also_if_nobody_knew_of_it(web: We
         ("busy", True, False),
     ],
 )
-async def test_what_robots_txt_amounts_to(
+async def test_rules_by_the_response_to_robots_txt(
     web: Website, robots: str, *, waits: bool, allows: bool
 ) -> None:
     web.add("/robots.txt", ROBOTS[robots])
     async with fetching() as fetcher:
         there = url(web.url("/private/page"))
-        rules = await PolitenessPolicy(fetcher, "usher").rules(there, delay=0, lease=lease())
+        rules = await PolitenessPolicy(fetcher).rules(there, delay=0, lease=lease())
     assert rules is not None
-    assert (rules.robots.wait, rules.robots.allowed(str(there))) == (waits, allows)
+    assert (rules.robots.unavailable, rules.robots.allows(str(there))) == (waits, allows)
 
 
-async def test_half_a_robots_txt_is_none(web: Website) -> None:
+async def test_an_incomplete_robots_txt_is_unavailable(web: Website) -> None:
     text = b"User-agent: *\nAllow: /\n"
     web.add("/robots.txt", said(ok("text/plain", Content_Length="1000") + text, 0.05, end="reset"))
     async with fetching() as fetcher:
-        rules = await PolitenessPolicy(fetcher, "usher").rules(
-            url(web.url("/a")), delay=0, lease=lease()
-        )
+        rules = await PolitenessPolicy(fetcher).rules(url(web.url("/a")), delay=0, lease=lease())
     assert rules is not None
-    assert rules.robots.wait
-    assert rules.why == "the connection broke off in the body"
+    assert rules.robots.unavailable
+    assert rules.why == "the connection was lost in the body"
 
 
-async def test_robots_txt_is_asked_for_once_by_many(web: Website) -> None:
+async def test_concurrent_visits_request_robots_txt_once(web: Website) -> None:
     async with (
         fetching(each=8) as fetcher,
-        PageVisitor(PolitenessPolicy(fetcher, "usher")) as visitor,
+        PageVisitor(PolitenessPolicy(fetcher)) as visitor,
     ):
         seen = await asyncio.gather(
             *(visitor.visit(PageToFetch(web.url("/a"), 0), lease()) for _ in range(8))
@@ -185,7 +183,7 @@ def told(result: str, status: int | None = None, rest: float | None = None) -> P
         ([told("barred")], 3),
     ],
 )
-def test_a_host_in_trouble_is_left_alone(pages: list[PageReport], left: int) -> None:
+def test_a_failing_host_is_skipped(pages: list[PageReport], left: int) -> None:
     turn = HostQueue(
         [
             PageToFetch("https://a.com/1", 0),
@@ -194,14 +192,14 @@ def test_a_host_in_trouble_is_left_alone(pages: list[PageReport], left: int) -> 
         ]
     )
     for one in pages:
-        turn.mind(one)
+        turn.update(one)
     assert len(turn.waiting) == left
 
 
 # -- what the door was told
 
 
-def test_links_are_told_once_unless_a_shorter_way_leads_to_them() -> None:
+def test_links_are_reported_once_unless_their_depth_is_smaller() -> None:
     heard = RecentLinks(clock=lambda: 0.0)
     assert heard.fresh("a", 3, ["x", "y"]) == ["x", "y"]
     heard.remember("a", 3, ["x"])
@@ -226,10 +224,10 @@ def test_links_are_forgotten_in_time() -> None:
 # -- papers
 
 
-async def test_papers_are_read_elsewhere_and_whoever_falls_there_is_replaced() -> None:
+async def test_a_crashed_pdf_process_is_replaced() -> None:
     async with PdfProcess() as papers:
         assert (await papers.read(pdf("First words"))).pages == ["First words"]
-        assert (await papers.read(b"%PDF-1.4 nonsense")).problem == "it is no readable PDF"
+        assert (await papers.read(b"%PDF-1.4 nonsense")).problem == "it is not a readable PDF"
         child = papers._child
         assert child is not None
         os.kill(child.pid, signal.SIGSEGV)

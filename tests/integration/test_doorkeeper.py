@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from support.models.default_filters import DEFAULTS
 from usher.db.pool import Connection, Database, connect
-from usher.door import admin, filters, guestbook, hosts
+from usher.door import admin, hosts
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import PageReport
+from usher.door.guestbook import FetchReport
 from usher.door.rules import Knock, Verdict
 
 MONDAY = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -36,7 +37,7 @@ async def crawl(door: Doorkeeper, now: datetime) -> int:
             "update work.guestbook set state = 'crawling' where state = 'pending' returning domain64, path"
         )
         taken = await rows.fetchall()
-    await door.settle([PageReport(number, path, "success") for number, path in taken], now=now)
+    await door.settle([FetchReport(number, path, "success") for number, path in taken], now=now)
     return len(taken)
 
 
@@ -319,7 +320,6 @@ async def test_the_door_needs_no_more_than_its_role(database: str) -> None:
         assert await reasons(door, "https://example.com/") == ["new_page"]
         assert await reasons(door, "https://example.com/", knock=FULL_PASS) == ["already_waiting"]
         assert await crawl(door, MONDAY) == 1
-        assert guestbook.LETTERS
 
 
 async def test_a_host_that_changes_between_two_batches_is_judged_anew(door: Doorkeeper) -> None:
@@ -340,7 +340,7 @@ async def test_a_host_that_changes_between_two_batches_is_judged_anew(door: Door
 
 async def test_the_house_begins_with_the_default_filters(door: Doorkeeper) -> None:
     async with door.db.transaction() as conn:
-        assert (await hosts.door_settings(conn)).filters == list(filters.DEFAULTS)
+        assert (await hosts.door_settings(conn)).filters == list(DEFAULTS)
     (answer,) = (await door.knock(["https://example.com/photo.JPG"], now=MONDAY)).answers
     assert (answer.reason.value, answer.detail.split(":")[0]) == ("filtered", "media")
 

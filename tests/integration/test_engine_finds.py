@@ -230,8 +230,8 @@ def overlap(one: Engine, row: list[Engine], query: Query) -> Iterator[float]:
     }
     both = merge(answers, k=10)
     assert both.total == alone.total
-    scores = {found.hit.url: found.hit.score for found in alone.found}
-    common = [found.hit for found in both.found if found.hit.url in scores]
+    scores = {found.hit.url: found.hit.score for found in alone.hits}
+    common = [found.hit for found in both.hits if found.hit.url in scores]
     for hit in common:
         assert hit.score == pytest.approx(scores[hit.url], rel=0.002)
     if scores:

@@ -1,4 +1,4 @@
-"""One GET for one URL: what is asked, what is kept open, what is refused, what is left behind."""
+"""One GET for one URL: the request, kept connections, refusals, cleanup."""
 
 import asyncio
 import gc
@@ -54,7 +54,7 @@ async def test_a_page_is_fetched(site: Website) -> None:
     assert not answer.truncated
 
 
-async def test_the_request_says_who_asks(site: Website) -> None:
+async def test_the_request_has_a_user_agent(site: Website) -> None:
     async with fetching() as fetcher:
         answer = await get(fetcher, site, "/about")
     (asked,) = site.asked("/about")
@@ -67,7 +67,7 @@ async def test_the_request_says_who_asks(site: Website) -> None:
     assert answer.request.endswith(b"\r\n\r\n")
 
 
-async def test_headers_are_added_or_take_the_place_of_ours(site: Website) -> None:
+async def test_headers_are_added_or_replace_ours(site: Website) -> None:
     async with fetching() as fetcher:
         first = await get(fetcher, site, "/about")
         again = await fetcher.get(first.url, {"If-None-Match": first.etag or "", "accept": "x/y"})
@@ -76,7 +76,7 @@ async def test_headers_are_added_or_take_the_place_of_ours(site: Website) -> Non
     assert site.asked("/about")[0].connection == site.asked("/about")[1].connection
 
 
-def test_a_request_that_was_given_up_is_discarded() -> None:
+def test_a_cancelled_request_is_discarded() -> None:
     """Else the kernel delivers it minutes later, when another crawler has the host: an impolite request."""
 
     async def give_up(port: int) -> None:
@@ -92,7 +92,7 @@ def test_a_request_that_was_given_up_is_discarded() -> None:
                 pass
 
 
-async def test_our_own_mistakes_raise() -> None:
+async def test_programming_errors_raise() -> None:
     async with fetching() as fetcher:
         with pytest.raises(ValueError, match="line break"):
             await fetcher.get(url("http://localhost/"), {"X": "a\r\nY: b"})
@@ -104,7 +104,7 @@ async def test_our_own_mistakes_raise() -> None:
         await fetcher.get(url("http://localhost/"))
 
 
-async def test_lines_are_kept_and_shared(site: Website) -> None:
+async def test_connections_are_kept_and_shared(site: Website) -> None:
     async with fetching(each=2) as fetcher:
         for _ in range(5):
             await get(fetcher, site, "/about")
@@ -116,17 +116,17 @@ async def test_lines_are_kept_and_shared(site: Website) -> None:
     assert len({asked.connection for asked in site.log}) == 2
 
 
-async def test_a_kept_line_is_closed_in_time(site: Website) -> None:
+async def test_an_idle_connection_is_closed_in_time(site: Website) -> None:
     async with fetching(FetchLimits(keep=0.1)) as fetcher:
         await get(fetcher, site, "/about")
         await asyncio.sleep(0.3)
-        assert not fetcher._lines._open
-        assert not fetcher._lines._places
+        assert not fetcher._pool._open
+        assert not fetcher._pool._hosts
         assert (await get(fetcher, site, "/about")).status == 200
     assert len({asked.connection for asked in site.log}) == 2
 
 
-async def test_there_are_never_more_lines_than_allowed() -> None:
+async def test_the_number_of_connections_is_limited() -> None:
     with Website({"/": page("x")}, host="127.0.0.1") as one, Website({"/": page("y")}) as other:
         async with fetching(most=1) as fetcher:
             answers = [
@@ -136,11 +136,11 @@ async def test_there_are_never_more_lines_than_allowed() -> None:
             ]
             assert [answer.status for answer in answers] == [200] * 4
             await asyncio.sleep(0)
-            assert len(fetcher._lines._open) == 1
-            assert len(fetcher._lines._places) == 1
+            assert len(fetcher._pool._open) == 1
+            assert len(fetcher._pool._hosts) == 1
 
 
-async def test_a_line_that_died_is_replaced_once(site: Website) -> None:
+async def test_a_lost_connection_is_replaced_once(site: Website) -> None:
     count = 0
 
     def moody(_ask: Request) -> Response:
@@ -152,7 +152,7 @@ async def test_a_line_that_died_is_replaced_once(site: Website) -> None:
     site.add("/bye", said(GOOD, 0.01, end="keep"))
     async with fetching() as fetcher:
         await get(fetcher, site, "/moody")
-        (line,) = fetcher._lines._open
+        (line,) = fetcher._pool._open
         # The other side hangs up while we write: to us the line still looks good.
         port = line._transport.get_extra_info("sockname")[1] if line._transport else 0
         guests = {link.getpeername()[1]: link for link in site._guests.values()}
@@ -161,15 +161,15 @@ async def test_a_line_that_died_is_replaced_once(site: Website) -> None:
     assert (answer.status, answer.error, count) == (200, "", 2)
 
 
-async def test_a_host_that_always_hangs_up_is_asked_once(site: Website) -> None:
+async def test_a_host_that_always_closes_is_requested_once(site: Website) -> None:
     async with fetching() as fetcher:
         answer = await get(fetcher, site, "/closed")
     assert (answer.status, answer.kind) == (None, "reset")
-    assert answer.error == "the connection was closed without an answer"
+    assert answer.error == "the host closed the connection without a response"
     assert len(site.asked("/closed")) == 1
 
 
-async def test_a_line_on_which_something_was_said_unasked_is_not_used_again(site: Website) -> None:
+async def test_a_connection_with_unexpected_data_is_not_reused(site: Website) -> None:
     site.add("/late", said(GOOD, 0.05, GOOD.replace(b"good", b"evil"), 1.0))
     site.add("/extra", said(GOOD + GOOD.replace(b"good", b"evil"), end="keep"))
     async with fetching(each=1) as fetcher:
@@ -179,7 +179,7 @@ async def test_a_line_on_which_something_was_said_unasked_is_not_used_again(site
             assert (await get(fetcher, site, "/plain.txt")).body == b"Plain words, no markup.\n"
 
 
-async def test_cancelling_hangs_up(site: Website) -> None:
+async def test_cancelling_closes_the_connection(site: Website) -> None:
     async with fetching() as fetcher:
         task = asyncio.create_task(get(fetcher, site, "/stalled"))
         await until(lambda: bool(site.asked("/stalled")))
@@ -187,16 +187,16 @@ async def test_cancelling_hangs_up(site: Website) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.sleep(0.01)
-        assert not fetcher._lines._open
+        assert not fetcher._pool._open
         assert (await get(fetcher, site, "/about")).status == 200
 
 
-async def test_closing_ends_what_is_under_way(site: Website) -> None:
+async def test_closing_ends_requests_in_flight(site: Website) -> None:
     async with fetching(each=1) as fetcher:
         tasks = [asyncio.create_task(get(fetcher, site, "/stalled")) for _ in range(3)]
         await until(lambda: bool(site.asked("/stalled")))
     assert [answer.kind for answer in await asyncio.gather(*tasks)] == ["reset"] * 3
-    assert not fetcher._lines._open
+    assert not fetcher._pool._open
 
 
 async def test_nothing_is_left_behind(site: Website) -> None:
@@ -214,20 +214,18 @@ async def test_nothing_is_left_behind(site: Website) -> None:
     assert len(asyncio.all_tasks()) == tasks
 
 
-async def test_what_is_private_is_not_dialled(site: Website) -> None:
+async def test_private_addresses_are_not_connected_to(site: Website) -> None:
     names = {"rebound.test": ["127.0.0.1"], "both.test": ["10.0.0.1", "127.0.0.1"]}
-    async with fetching(allow=private_hosts.PrivateAllowList(), names=names) as fetcher:
+    async with fetching(allow=private_hosts.AllowList(), names=names) as fetcher:
         for host in ("127.0.0.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:7f00:1]", "both.test"):
             answer = await get(fetcher, site, "/about", host)
             assert (answer.status, answer.kind) == (None, "private"), host
         answer = await get(fetcher, site, "/about", "rebound.test")
-        assert answer.error.startswith(
-            "127.0.0.1 is this machine itself; to crawl it, type: usher "
-        )
+        assert answer.error.startswith("127.0.0.1 is this machine itself; to crawl it, run: usher ")
     assert not site.log
 
 
-async def test_of_many_addresses_those_that_are_allowed_are_dialled(site: Website) -> None:
+async def test_only_allowed_addresses_of_a_name_are_connected_to(site: Website) -> None:
     names = {
         "many.localhost": ["10.0.0.1", "127.0.0.1"],
         "refusing.test": ["127.0.0.9", "127.0.0.1"],
@@ -237,10 +235,10 @@ async def test_of_many_addresses_those_that_are_allowed_are_dialled(site: Websit
         assert (await get(fetcher, site, "/about", "refusing.test")).ip == "127.0.0.1"
 
 
-async def test_ports_of_other_services_are_not_dialled() -> None:
+async def test_ports_of_other_services_are_not_connected_to() -> None:
     async with fetching() as fetcher:
         answer = await fetcher.get(url("http://localhost:25/"))
-    assert (answer.kind, answer.error) == ("port", "port 25 is not one of the web")
+    assert (answer.kind, answer.error) == ("port", "port 25 is not a web port")
 
 
 async def test_other_schemes_are_not_fetched() -> None:
@@ -255,7 +253,7 @@ async def test_a_host_that_refuses() -> None:
     assert (answer.kind, answer.error) == ("refused", "the connection was refused")
 
 
-async def test_a_host_that_takes_no_calls() -> None:
+async def test_a_host_that_does_not_accept() -> None:
     """A listener whose queue is full answers no knock at all."""
     with closing(socket.create_server(("127.0.0.1", 0), backlog=0)) as full:
         port = full.getsockname()[1]
@@ -282,29 +280,31 @@ async def test_a_name_that_takes_too_long(site: Website) -> None:
         return ["127.0.0.1"]
 
     limits = FetchLimits(lookup=0.1)
-    async with Fetcher(AGENT, limits=limits, allow=LOOPBACK, look=slow) as fetcher:
+    async with Fetcher(AGENT, limits=limits, allow=LOOPBACK, lookup=slow) as fetcher:
         answer = await get(fetcher, site, "/about", "slow.test")
-        assert (answer.kind, answer.error) == ("dns", "the name was not looked up within 0.1 s")
+        assert (answer.kind, answer.error) == ("dns", "the name did not resolve within 0.1 s")
         await asyncio.sleep(0.5)  # it was heard meanwhile
         assert (await get(fetcher, site, "/about", "slow.test")).status == 200
 
 
-async def test_the_total_is_for_everything(site: Website) -> None:
+async def test_the_total_limit_includes_dns(site: Website) -> None:
     def slow(_name: str) -> Sequence[str]:
         time.sleep(0.2)
         return ["127.0.0.1"]
 
     limits = FetchLimits(total=0.4)
-    async with Fetcher(AGENT, limits=limits, allow=LOOPBACK, look=slow) as fetcher:
+    async with Fetcher(AGENT, limits=limits, allow=LOOPBACK, lookup=slow) as fetcher:
         answer = await get(fetcher, site, "/stalled", "slow.test")
-    assert (answer.kind, answer.error) == ("timeout", "the answer was not whole within 0.4 s")
+    assert (answer.kind, answer.error) == ("timeout", "the response was incomplete after 0.4 s")
     assert answer.seconds < 3
-    async with Fetcher(AGENT, limits=FetchLimits(total=0.1), allow=LOOPBACK, look=slow) as fetcher:
+    async with Fetcher(
+        AGENT, limits=FetchLimits(total=0.1), allow=LOOPBACK, lookup=slow
+    ) as fetcher:
         answer = await get(fetcher, site, "/stalled", "slow.test")
-    assert (answer.kind, answer.error) == ("timeout", "no answer within 0.1 s")
+    assert (answer.kind, answer.error) == ("timeout", "no response within 0.1 s")
 
 
-async def test_names_are_remembered_and_asked_for_once() -> None:
+async def test_names_are_cached_and_resolved_once() -> None:
     asked: list[str] = []
 
     def look(name: str) -> Sequence[str]:
@@ -312,12 +312,12 @@ async def test_names_are_remembered_and_asked_for_once() -> None:
         time.sleep(0.02)
         return ["192.0.2.1"] * 3 + ["192.0.2.2"] if name != "none" else []
 
-    names = DnsResolver(look, most=2)
-    found = await asyncio.gather(*(names.find("a", 1) for _ in range(5)))
+    names = DnsResolver(look, max_names=2)
+    found = await asyncio.gather(*(names.resolve("a", 1) for _ in range(5)))
     assert found == [("192.0.2.1", "192.0.2.2")] * 5
     assert asked == ["a"]
     for name in ("b", "a", "c", "b", "a"):
-        await names.find(name, 1)
+        await names.resolve(name, 1)
     assert asked == ["a", "b", "c", "a"]
     await names.close()
 

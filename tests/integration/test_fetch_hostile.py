@@ -1,4 +1,4 @@
-"""Whatever a server does to HTTP ends in an answer: in time, within bounds, with the reason."""
+"""Every misbehaviour of a server ends in a response with a reason, in time and within limits."""
 
 import asyncio
 import subprocess
@@ -25,11 +25,11 @@ LOOPS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="u
 
 # kind, error, status, size of the body if it is a matter of course
 TROUBLE: dict[str, tuple[str, str, int | None]] = {
-    "/drip": ("timeout", "the answer was not whole within 1.5 s", 200),
-    "/drip-head": ("timeout", "the answer was not whole within 1.5 s", None),
-    "/slow": ("timeout", "nothing came for 1 s", None),
-    "/stalled": ("timeout", "nothing came for 1 s", None),
-    "/stalled-body": ("timeout", "nothing came for 1 s", 200),
+    "/drip": ("timeout", "the response was incomplete after 1.5 s", 200),
+    "/drip-head": ("timeout", "the response was incomplete after 1.5 s", None),
+    "/slow": ("timeout", "no data for 1 s", None),
+    "/stalled": ("timeout", "no data for 1 s", None),
+    "/stalled-body": ("timeout", "no data for 1 s", 200),
     "/huge": ("body", "the body is longer than 1 MB", 200),
     "/endless": ("body", "the body is longer than 1 MB", 200),
     "/endless-unframed": ("body", "the body is longer than 1 MB", 200),
@@ -38,29 +38,33 @@ TROUBLE: dict[str, tuple[str, str, int | None]] = {
     "/endless-lines": ("head", "the head is longer than 65.5 kB", None),
     "/big-header": ("head", "the head is longer than 65.5 kB", None),
     "/many-headers": ("head", "the head has more than 500 lines", None),
-    "/too-long": ("reset", "the connection broke off in the body", 200),
-    "/cut-chunk": ("reset", "the connection broke off in the body", 200),
-    "/reset": ("reset", "the connection broke off in the body", 200),
-    "/half-head": ("reset", "the connection broke off in the head", None),
-    "/reset-at-once": ("reset", "the connection was closed without an answer", None),
-    "/closed": ("reset", "the connection was closed without an answer", None),
-    "/no-number": ("protocol", "the answer is not HTTP: Invalid character in Content-Length", None),
-    "/minus": ("protocol", "the answer is not HTTP: Invalid character in Content-Length", None),
-    "/two-lengths": ("protocol", "the answer is not HTTP: Duplicate Content-Length", None),
-    "/bad-chunk": ("protocol", "the answer is not HTTP: Invalid character in chunk size", 200),
-    "/garbage": ("protocol", "the answer is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
-    "/no-head": ("protocol", "the answer is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
-    "/ssh": ("protocol", "the answer is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
-    "/radio": ("protocol", "the answer is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
-    "/status-000": ("protocol", "there is no status 000", None),
-    "/switching": ("protocol", "the answer changes to another protocol", None),
-    "/endless-trailer": ("protocol", "the answer has more framing than content", 200),
-    "/endless-extension": ("protocol", "the answer has more framing than content", 200),
-    "/tiny-chunks": ("protocol", "the answer has more framing than content", 200),
-    "/gzip/bomb": ("encoding", "the gzip data is a bomb: 4.1 kB of it are more than 1 MB", 200),
-    "/br/bomb": ("encoding", "the br data is a bomb: 203 bytes of it are more than 1 MB", 200),
-    "/gzip/cut": ("encoding", "the gzip data breaks off", 200),
-    "/coding/unknown": ("encoding", "the encoding 'rot13' is not known", 200),
+    "/too-long": ("reset", "the connection was lost in the body", 200),
+    "/cut-chunk": ("reset", "the connection was lost in the body", 200),
+    "/reset": ("reset", "the connection was lost in the body", 200),
+    "/half-head": ("reset", "the connection was lost in the head", None),
+    "/reset-at-once": ("reset", "the host closed the connection without a response", None),
+    "/closed": ("reset", "the host closed the connection without a response", None),
+    "/no-number": (
+        "protocol",
+        "the response is not HTTP: Invalid character in Content-Length",
+        None,
+    ),
+    "/minus": ("protocol", "the response is not HTTP: Invalid character in Content-Length", None),
+    "/two-lengths": ("protocol", "the response is not HTTP: Duplicate Content-Length", None),
+    "/bad-chunk": ("protocol", "the response is not HTTP: Invalid character in chunk size", 200),
+    "/garbage": ("protocol", "the response is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
+    "/no-head": ("protocol", "the response is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
+    "/ssh": ("protocol", "the response is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
+    "/radio": ("protocol", "the response is not HTTP: Expected HTTP/, RTSP/ or ICE/", None),
+    "/status-000": ("protocol", "invalid status 000", None),
+    "/switching": ("protocol", "the response switches to another protocol", None),
+    "/endless-trailer": ("protocol", "the response has more framing than content", 200),
+    "/endless-extension": ("protocol", "the response has more framing than content", 200),
+    "/tiny-chunks": ("protocol", "the response has more framing than content", 200),
+    "/gzip/bomb": ("encoding", "the gzip data is a bomb: 4.1 kB decompress to more than 1 MB", 200),
+    "/br/bomb": ("encoding", "the br data is a bomb: 203 bytes decompress to more than 1 MB", 200),
+    "/gzip/cut": ("encoding", "the gzip data is truncated", 200),
+    "/coding/unknown": ("encoding", "unknown encoding 'rot13'", 200),
 }
 SIZES = {
     "/huge": MEGABYTE,
@@ -81,7 +85,7 @@ def on(run: Run, work: Callable[[Website], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_every_trouble_has_its_words(run: Run) -> None:
+def test_every_failure_has_a_reason(run: Run) -> None:
     async def work(site: Website) -> None:
         async with fetching(LIMITS, each=len(TROUBLE)) as fetcher:
             answers = await asyncio.gather(*(get(fetcher, site, path) for path in TROUBLE))
@@ -101,7 +105,7 @@ def _short(answer: FetchResponse) -> tuple[str, str, int | None]:
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_what_every_browser_shows_is_fetched(run: Run) -> None:
+def test_responses_that_browsers_accept_are_fetched(run: Run) -> None:
     async def work(site: Website) -> None:
         async with fetching(LIMITS, each=2) as fetcher:
             for path in ODD:
@@ -124,7 +128,7 @@ def test_headers_come_as_they_were_sent() -> None:
     on(asyncio.run, work)
 
 
-def test_an_endless_answer_is_not_read_further_than_the_limit() -> None:
+def test_an_endless_response_is_read_up_to_the_limit() -> None:
     async def work(site: Website) -> None:
         async with fetching(LIMITS) as fetcher:
             await asyncio.gather(*(get(fetcher, site, path) for path in ("/endless", "/huge")))
@@ -149,7 +153,7 @@ def site() -> Iterator[Website]:
 @settings(
     max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
-def test_any_bytes_have_an_answer(site: Website, parts: list[bytes], end: End) -> None:
+def test_any_bytes_have_a_result(site: Website, parts: list[bytes], end: End) -> None:
     async def main() -> None:
         site.add("/noise", said(*parts, end=end))
         async with fetching(FetchLimits(idle=0.05, total=0.2)) as fetcher:
@@ -185,7 +189,7 @@ uvloop.run(main(int(sys.argv[1])))
 """
 
 
-def test_a_hundred_at_once_cost_no_more_than_their_limits() -> None:
+def test_a_hundred_concurrent_responses_stay_within_their_limits() -> None:
     """Fifty of them keep the two megabytes they are allowed; the bombs keep nothing."""
     with Website(HOSTILE, max_bytes=32 << 20, max_seconds=20) as site:
         here = Path(__file__).parents[1]

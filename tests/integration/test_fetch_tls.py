@@ -1,4 +1,4 @@
-"""TLS: a good certificate is good, and a bad one is refused in words that say what is wrong with it."""
+"""TLS: valid certificates are accepted, and invalid ones are refused with the reason."""
 
 import asyncio
 import shutil
@@ -117,7 +117,7 @@ async def _answer(met: Met, reader: asyncio.StreamReader, writer: asyncio.Stream
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_a_good_certificate_is_good(run: Run, papers: Papers) -> None:
+def test_a_valid_certificate_is_accepted(run: Run, papers: Papers) -> None:
     async def main() -> None:
         names = {"localhost": ["127.0.0.1"], "good.test": ["127.0.0.1"]}
         async with serving(papers, "good") as met:
@@ -138,10 +138,10 @@ def test_a_good_certificate_is_good(run: Run, papers: Papers) -> None:
     [
         ("expired", "the certificate has expired"),
         ("other", "the certificate is for another name"),
-        ("own", "the certificate is signed by itself"),
+        ("own", "the certificate is self-signed"),
     ],
 )
-def test_a_bad_one_is_refused(run: Run, papers: Papers, name: str, words: str) -> None:
+def test_an_invalid_certificate_is_refused(run: Run, papers: Papers, name: str, words: str) -> None:
     async def main() -> None:
         async with serving(papers, name) as met:
             async with fetching(ca=papers.ca) as fetcher:
@@ -152,16 +152,16 @@ def test_a_bad_one_is_refused(run: Run, papers: Papers, name: str, words: str) -
     run(main())
 
 
-async def test_the_system_does_not_know_our_signature(papers: Papers) -> None:
+async def test_an_unknown_issuer_is_refused(papers: Papers) -> None:
     async with serving(papers, "good") as met:
         async with fetching() as fetcher:
             answer = await fetcher.get(url(f"https://localhost:{met.port}/"))
         await asyncio.sleep(0.05)
-    assert answer.error == "the certificate is signed by somebody unknown"
+    assert answer.error == "the certificate has an unknown issuer"
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_who_does_not_speak_tls(run: Run) -> None:
+def test_a_host_without_tls(run: Run) -> None:
     async def main() -> None:
         async def plain(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -171,13 +171,13 @@ def test_who_does_not_speak_tls(run: Run) -> None:
         port = server.sockets[0].getsockname()[1]
         async with server, fetching() as fetcher:
             answer = await fetcher.get(url(f"https://localhost:{port}/"))
-        assert (answer.kind, answer.error) == ("tls", "the other side does not speak TLS")
+        assert (answer.kind, answer.error) == ("tls", "the host does not speak TLS")
 
     run(main())
 
 
 @pytest.mark.parametrize("run", LOOPS)
-def test_who_hangs_up_or_says_nothing_in_the_handshake(run: Run) -> None:
+def test_a_host_that_fails_the_handshake(run: Run) -> None:
     async def main() -> None:
         async def leave(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.transport.abort()
@@ -191,14 +191,17 @@ def test_who_hangs_up_or_says_nothing_in_the_handshake(run: Run) -> None:
             )
             mute = await fetcher.get(url(f"https://localhost:{silent.getsockname()[1]}/"))
         silent.close()
-        assert (left.kind, left.error) == ("tls", "the connection broke off in the TLS handshake")
+        assert (left.kind, left.error) == (
+            "tls",
+            "the connection was lost during the TLS handshake",
+        )
         assert (mute.kind, mute.error) == ("connect", "no connection within 0.3 s")
         await asyncio.sleep(0.05)
 
     run(main())
 
 
-def test_a_bad_list_of_authorities_is_told_at_once(tmp_path: Path) -> None:
+def test_an_invalid_ca_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bad.pem").write_text("no certificate")
     for name in ("bad.pem", "none.pem"):
         with pytest.raises(BadInput, match="holds no certificates"):

@@ -163,11 +163,11 @@ async def test_the_statements_are_the_table(
     own = {name: cadence for name, (_, cadence) in zip(HOSTS, clocks, strict=True)}
     async with conn.transaction(force_rollback=True):
         found = await build(conn, world, own)
-        letters, brought = await guestbook.knock(
-            conn, pack(found, urls), knock=knock, house_revision=1, now=NOW, depth=depth
+        judgements, brought = await guestbook.knock(
+            conn, pack(found, urls), knock=knock, settings_revision=1, now=NOW, depth=depth
         )
         reasons = [world.knock(name, path, knock) for name, path in urls]
-        assert [guestbook.LETTERS[letter] for letter in letters] == reasons
+        assert [judgement.reason for judgement in judgements] == reasons
         after = await look(conn)
         assert after.pages == world.pages
         assert after.clocks == world.clocks
@@ -196,10 +196,10 @@ async def test_nothing_a_fetch_learned_is_wiped(conn: Connection) -> None:
         await conn.execute(
             "update work.guestbook set state = 'crawled', next_fetch = %s", [NOW - MONTH]
         )
-        letters, _ = await guestbook.knock(
-            conn, pack(found, [(HOSTS[0], "/")]), knock=knock, house_revision=1, now=NOW
+        [judgement], _ = await guestbook.knock(
+            conn, pack(found, [(HOSTS[0], "/")]), knock=knock, settings_revision=1, now=NOW
         )
-        assert guestbook.LETTERS[letters] in ADMITTING
+        assert judgement.reason in ADMITTING
         rows = await conn.execute(
             "select content_type, content_length, content_sha1, etag, status, last_fetched, last_modified "
             "from work.guestbook"
@@ -212,10 +212,10 @@ async def test_what_was_judged_by_old_rules_is_not_judged(conn: Connection, chan
     found = await hosts.register(conn, names=HOSTS, now=NOW)
     await conn.execute(f"update {change} set revision = revision + 1".encode())
     for knock in (Knock(), Knock("full", hall_pass=True)):
-        letters, _ = await guestbook.knock(
-            conn, pack(found, [(HOSTS[0], "/")]), knock=knock, house_revision=1, now=NOW
+        [judgement], _ = await guestbook.knock(
+            conn, pack(found, [(HOSTS[0], "/")]), knock=knock, settings_revision=1, now=NOW
         )
-        assert letters == guestbook.STALE
+        assert judgement.reason is None
     rows = await conn.execute("select count(*) from work.guestbook")
     assert await rows.fetchone() == (0,)
 

@@ -11,7 +11,7 @@ from support.models.revisit import hinted
 from usher.db.pool import Connection, Database
 from usher.door import admin, guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import PageReport
+from usher.door.guestbook import FetchReport
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -36,7 +36,7 @@ async def visit(door: Doorkeeper, *urls: str, now: datetime) -> list[str]:
             "update work.guestbook set state = 'crawling' where state = 'pending' returning domain64, path"
         )
         taken = await rows.fetchall()
-    await door.settle([PageReport(number, path, "success") for number, path in taken], now=now)
+    await door.settle([FetchReport(number, path, "success") for number, path in taken], now=now)
     return [answer.reason.value for answer in came.answers]
 
 

@@ -15,13 +15,13 @@ from support.mgmt.admitted_pages import (
     url,
 )
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import FetchResult, PageReport
-from usher.mgmt import chunks, robots
-from usher.mgmt.chunks import ClaimedChunk, ClaimRequest, HostTrouble
+from usher.door.guestbook import FetchReport, FetchResult
+from usher.mgmt import chunk_pages, chunks, robots
+from usher.mgmt.chunks import ClaimedChunk, HostTrouble, PageClaim
 from usher.mgmt.robots import RobotsReport
 from usher.urls import Scheme
 
-HOLD = ClaimRequest(2, wait=NONE, hold=True)
+HOLD = PageClaim(2, wait=NONE, hold=True)
 
 
 async def claim(conn: Connection, me: int, now: datetime = NOW) -> ClaimedChunk | None:
@@ -30,9 +30,9 @@ async def claim(conn: Connection, me: int, now: datetime = NOW) -> ClaimedChunk 
 
 async def report(conn: Connection, me: int, pack: ClaimedChunk, now: datetime) -> None:
     for page in pack.pages:
-        found = await chunks.find_page(conn, url(page.url))
+        found = await chunk_pages.find_page(conn, url(page.url))
         assert found
-        outcome = PageReport(found.domain64, found.path, "success", pack.chunk_id, 200)
+        outcome = FetchReport(found.domain64, found.path, "success", pack.chunk_id, 200)
         await chunks.report(conn, [outcome], now=now)
     assert await chunks.finish_crawl(conn, me, pack.chunk_id, sha256=None, size=None, now=now)
 
@@ -125,7 +125,7 @@ async def test_trouble_outlasts_the_hold(database: str) -> None:
         me = await component(conn, "c")
         pack = await claim(conn, me)
         assert pack
-        number = (await chunks.find_page(conn, url("https://a.com/0"))).domain64  # type: ignore[union-attr]
+        number = (await chunk_pages.find_page(conn, url("https://a.com/0"))).domain64  # type: ignore[union-attr]
         await report(conn, me, pack, NOW)
         await chunks.rest_hosts(conn, [HostTrouble(number, "HTTP 429", 30 * SOON)], now=NOW)
         assert await claim(conn, me, NOW + 29 * SOON) is None
@@ -138,11 +138,11 @@ async def settled(
     """One more crawl of the only page; in which chunk its text is afterwards."""
     await conn.execute("update work.guestbook set state = 'pending', admitted_at = now()")
     await conn.execute("update work.hosts set claim_at = '-infinity', ready_at = '-infinity'")
-    pack = await chunks.claim_links(conn, me, ClaimRequest(1, wait=NONE), now=now)
+    pack = await chunks.claim_links(conn, me, PageClaim(1, wait=NONE), now=now)
     assert pack
-    found = await chunks.find_page(conn, url(pack.pages[0].url))
+    found = await chunk_pages.find_page(conn, url(pack.pages[0].url))
     assert found
-    one = PageReport(found.domain64, found.path, result, pack.chunk_id, status, text64=7)
+    one = FetchReport(found.domain64, found.path, result, pack.chunk_id, status, text64=7)
     await chunks.report(conn, [one], now=now)
     rows = await conn.execute(
         "select case when indexed_in is null then 'nowhere' when indexed_in = chunk_id then 'here' "
@@ -181,15 +181,15 @@ async def test_the_same_text_elsewhere_is_marked_with_its_original(database: str
     async with await connect(database) as conn:
         await delay(conn, 0)
         me = await component(conn, "c")
-        pack = await chunks.claim_links(conn, me, ClaimRequest(5, wait=NONE), now=NOW)
+        pack = await chunks.claim_links(conn, me, PageClaim(5, wait=NONE), now=NOW)
         assert pack
         outcomes = []
         for page in pack.pages:
-            found = await chunks.find_page(conn, url(page.url))
+            found = await chunk_pages.find_page(conn, url(page.url))
             assert found
             text = None if page.url.endswith("/2") else 7
             outcomes.append(
-                PageReport(found.domain64, found.path, "success", pack.chunk_id, 200, text64=text)
+                FetchReport(found.domain64, found.path, "success", pack.chunk_id, 200, text64=text)
             )
         for part in (outcomes[:2], outcomes[2:]):
             await chunks.report(conn, part, now=NOW)

@@ -10,10 +10,10 @@ from support.db.invariants import violations
 from support.mgmt.admitted_pages import LEASE, NONE, NOW, SOON, admit, component, delay, url
 from usher.db.pool import Connection, connect
 from usher.door import guestbook, hosts
-from usher.door.guestbook import PackedUrls, PageReport
-from usher.door.rules import Knock
-from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimedChunk, ClaimRequest, HostTrouble
+from usher.door.guestbook import FetchReport, PackedUrls
+from usher.door.rules import Knock, Reason
+from usher.mgmt import chunk_pages, chunks
+from usher.mgmt.chunks import ClaimedChunk, HostTrouble, PageClaim
 
 DAY = timedelta(days=1)
 SIX_HOURS = timedelta(hours=6)
@@ -27,30 +27,32 @@ async def check(conn: Connection) -> None:
 # -- a knock beside the end of a crawl
 
 
-async def knock_for(conn: Connection, path: str) -> str:
-    """The letter for one more page of a.com."""
+async def knock_for(conn: Connection, path: str) -> Reason | None:
+    """The answer for one more page of a.com."""
     [found] = await hosts.find(conn, names=["a.com"])
     batch = PackedUrls()
     batch.add(found.domain64, 1, path, 1)
-    letters, _ = await guestbook.knock(conn, batch, knock=Knock(), house_revision=1, now=NOW + SOON)
-    return letters
+    [judgement], _ = await guestbook.knock(
+        conn, batch, knock=Knock(), settings_revision=1, now=NOW + SOON
+    )
+    return judgement.reason
 
 
 async def last_page(conn: Connection) -> tuple[int, ClaimedChunk]:
     """A crawler has the only page of a.com."""
     await delay(conn, 0)
     crawler = await component(conn, "c")
-    pack = await chunks.claim_links(conn, crawler, ClaimRequest(1, wait=NONE), now=NOW)
+    pack = await chunks.claim_links(conn, crawler, PageClaim(1, wait=NONE), now=NOW)
     assert pack
     return crawler, pack
 
 
 async def finish(conn: Connection, crawler: int, pack: ClaimedChunk) -> None:
-    page = await chunks.find_page(conn, url(FIRST))
+    page = await chunk_pages.find_page(conn, url(FIRST))
     assert page
-    outcome = PageReport(page.domain64, page.path, "success", pack.chunk_id, 200)
+    outcome = FetchReport(page.domain64, page.path, "success", pack.chunk_id, 200)
     done = await chunks.finish_crawl(
-        conn, crawler, pack.chunk_id, sha256=None, size=None, now=NOW + SOON, outcomes=[outcome]
+        conn, crawler, pack.chunk_id, sha256=None, size=None, now=NOW + SOON, reports=[outcome]
     )
     assert done
 
@@ -66,7 +68,7 @@ async def test_a_crawl_stays_open_for_a_page_that_is_being_admitted(database: st
     async with await connect(database) as door, await connect(database) as mgmt:
         crawler, pack = await last_page(mgmt)
         async with door.transaction():
-            assert await knock_for(door, "/second") == "N"
+            assert await knock_for(door, "/second") == Reason.NEW_PAGE
             await finish(mgmt, crawler, pack)  # without waiting for the door
         assert await crawl_is_open(mgmt)
         await check(mgmt)
@@ -80,7 +82,7 @@ async def test_a_knock_opens_the_crawl_that_ends_meanwhile(database: str) -> Non
             await finish(mgmt, crawler, pack)
             knocking = asyncio.create_task(in_transaction(door, knock_for(door, "/second")))
             await blocked(knocking, mgmt)
-        assert await knocking == "N"
+        assert await knocking == Reason.NEW_PAGE
         assert await crawl_is_open(mgmt)
         await check(mgmt)
 
@@ -90,10 +92,10 @@ async def test_a_crawl_still_ends_if_the_knock_beside_it_is_undone(database: str
     async with await connect(database) as door, await connect(database) as mgmt:
         crawler, pack = await last_page(mgmt)
         async with door.transaction(force_rollback=True):
-            assert await knock_for(door, "/second") == "N"
+            assert await knock_for(door, "/second") == Reason.NEW_PAGE
             await finish(mgmt, crawler, pack)
         assert await crawl_is_open(mgmt)
-        assert await chunks.claim_links(mgmt, crawler, ClaimRequest(1), now=NOW + 2 * SOON) is None
+        assert await chunks.claim_links(mgmt, crawler, PageClaim(1), now=NOW + 2 * SOON) is None
         assert not await crawl_is_open(mgmt)
 
 
@@ -114,21 +116,17 @@ async def drowsy(database: str) -> int:
 
 
 async def look(conn: Connection, crawler: int) -> None:
-    assert (
-        await chunks.claim_links(conn, crawler, ClaimRequest(1, wait=NONE), now=NOW + SOON) is None
-    )
+    assert await chunks.claim_links(conn, crawler, PageClaim(1, wait=NONE), now=NOW + SOON) is None
 
 
 async def test_a_host_stays_awake_for_a_page_that_is_being_admitted(database: str) -> None:
     crawler = await drowsy(database)
     async with await connect(database) as door, await connect(database) as mgmt:
         async with door.transaction():
-            assert await knock_for(door, "/second") == "N"
+            assert await knock_for(door, "/second") == Reason.NEW_PAGE
             await look(mgmt, crawler)
         await check(mgmt)
-        pack = await chunks.claim_links(
-            mgmt, crawler, ClaimRequest(1, wait=NONE), now=NOW + 2 * SOON
-        )
+        pack = await chunks.claim_links(mgmt, crawler, PageClaim(1, wait=NONE), now=NOW + 2 * SOON)
         assert pack
         assert [page.url for page in pack.pages] == [SECOND]
 
@@ -140,11 +138,9 @@ async def test_a_knock_wakes_the_host_that_falls_asleep_meanwhile(database: str)
             await look(mgmt, crawler)
             knocking = asyncio.create_task(in_transaction(door, knock_for(door, "/second")))
             await blocked(knocking, mgmt)
-        assert await knocking == "N"
+        assert await knocking == Reason.NEW_PAGE
         await check(mgmt)
-        assert await chunks.claim_links(
-            mgmt, crawler, ClaimRequest(1, wait=NONE), now=NOW + 2 * SOON
-        )
+        assert await chunks.claim_links(mgmt, crawler, PageClaim(1, wait=NONE), now=NOW + 2 * SOON)
 
 
 # -- hosts that a chunk holds
@@ -155,7 +151,7 @@ async def held(database: str, conn: Connection) -> tuple[int, ClaimedChunk, int]
     await admit(database, FIRST, SECOND)
     await delay(conn, 1)
     crawler = await component(conn, "c")
-    pack = await chunks.claim_links(conn, crawler, ClaimRequest(1, wait=NONE, hold=True), now=NOW)
+    pack = await chunks.claim_links(conn, crawler, PageClaim(1, wait=NONE, hold=True), now=NOW)
     [host] = await hosts.find(conn, names=["a.com"])
     assert pack
     return crawler, pack, host.domain64
@@ -181,8 +177,8 @@ async def test_a_host_rests_as_long_as_it_asked_however_the_chunk_ends(
         else:
             await finish(conn, crawler, pack)
         other = await component(conn, "d")
-        assert await chunks.claim_links(conn, other, ClaimRequest(1), now=NOW + rest - SOON) is None
-        assert await chunks.claim_links(conn, other, ClaimRequest(1, wait=NONE), now=NOW + rest)
+        assert await chunks.claim_links(conn, other, PageClaim(1), now=NOW + rest - SOON) is None
+        assert await chunks.claim_links(conn, other, PageClaim(1, wait=NONE), now=NOW + rest)
 
 
 async def test_a_group_rests_as_long_as_one_of_its_hosts_asked(database: str) -> None:
@@ -197,7 +193,7 @@ async def test_a_group_rests_as_long_as_one_of_its_hosts_asked(database: str) ->
         await chunks.rest_hosts(conn, [HostTrouble(b.domain64, "HTTP 429", SIX_HOURS)], now=NOW)
         await finish(conn, crawler, pack)
         late = NOW + SIX_HOURS - SOON
-        assert await chunks.claim_links(conn, crawler, ClaimRequest(1, wait=NONE), now=late) is None
+        assert await chunks.claim_links(conn, crawler, PageClaim(1, wait=NONE), now=late) is None
 
 
 async def test_every_sign_of_life_keeps_the_hosts_of_a_chunk(database: str) -> None:
@@ -206,6 +202,6 @@ async def test_every_sign_of_life_keeps_the_hosts_of_a_chunk(database: str) -> N
         other = await component(conn, "d")
         late = NOW + LEASE - SOON
         assert await chunks.lock_chunk(conn, crawler, pack.chunk_id, lease=LEASE, now=late)
-        ask = ClaimRequest(1, wait=NONE)
+        ask = PageClaim(1, wait=NONE)
         assert await chunks.claim_links(conn, other, ask, now=late + LEASE - SOON) is None
         assert await chunks.claim_links(conn, other, ask, now=late + LEASE)

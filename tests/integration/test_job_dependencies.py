@@ -58,7 +58,7 @@ async def test_jobs_are_cancelled_with_what_they_need(conn: Connection, how: str
     if how != "before":
         [third] = await put(conn, new("c", needs=(second,)))
     if how == "cancel":
-        await jobs.cancel(conn, [first], why="not now", now=NOW)
+        await jobs.cancel(conn, [first], reason="not now", now=NOW)
     elif how != "before":
         await end(conn, await started(conn, "a"), JobState(how))
     words = "Cancelled: job {}, which it waits for, did not complete"
@@ -71,7 +71,7 @@ async def test_jobs_are_cancelled_with_what_they_need(conn: Connection, how: str
 async def test_a_waiting_job_can_be_cancelled(conn: Connection) -> None:
     [first] = await put(conn, new("a"))
     [second] = await put(conn, new("b", needs=(first,)))
-    await jobs.cancel(conn, [second], why="not now", now=NOW)
+    await jobs.cancel(conn, [second], reason="not now", now=NOW)
     assert await log_of(conn, second) == ("cancelled", "not now")
     await end(conn, await started(conn, "a"), JobState.COMPLETED)
     assert await started(conn, "b") == []
@@ -149,7 +149,7 @@ async def test_a_worker_cannot_use_jobs_of_others(database: str) -> None:
         await jobs.enqueue(
             conn, [JobRequest("t", "p"), JobRequest("t", "p"), JobRequest("u", "p")], now=now
         )
-        mine, other = await jobs.claim(conn, "t", "here", 2, lease=LEASE, tries=1, now=now)
+        mine, other = await jobs.claim(conn, "t", "here", 2, lease=LEASE, max_attempts=1, now=now)
         result = SettledRun(other.id, other.claim, JobState.COMPLETED, result='"secret"')
         await jobs.settle(conn, [result], now=now)
     url = worker_url(make_conninfo(database, user="usher_worker"), mine)
@@ -267,7 +267,7 @@ async def work(
             now = db.clock.now()
             runs = await db.run(
                 lambda conn, now=now: jobs.claim(
-                    conn, "t", "here", 5, lease=LEASE, tries=1, now=now
+                    conn, "t", "here", 5, lease=LEASE, max_attempts=1, now=now
                 )  # type: ignore[misc]
             )
             ends = [

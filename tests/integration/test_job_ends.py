@@ -26,13 +26,13 @@ async def messages(conn: Connection, *ids: int) -> list[tuple[str, str | None]]:
 async def test_a_cancelled_run_keeps_the_reason(conn: Connection) -> None:
     ids = await put(conn, *[new()] * 5)
     runs = await started(conn)
-    await jobs.cancel(conn, ids[:4], why="wrong host", now=NOW)
-    await jobs.cancel(conn, ids[4:], why="", now=NOW)
+    await jobs.cancel(conn, ids[:4], reason="wrong host", now=NOW)
+    await jobs.cancel(conn, ids[4:], reason="", now=NOW)
     await end(conn, runs[:1], JobState.CANCELLED, message="Cancelled")
     await end(conn, runs[1:2], JobState.TEMPORARY_ERROR, message="no answer")
     await jobs.give_back(conn, [(runs[2].id, runs[2].claim)], now=NOW)
     await tasks.requeue_lost_jobs(conn, n=10, now=NOW + 2 * LEASE)
-    lost = "Lost: no sign of life from here since its lease ended"
+    lost = "Lost: no heartbeat from here since its lease expired"
     assert await messages(conn, *ids) == [
         ("cancelled", "wrong host"),
         ("cancelled", "wrong host: no answer"),
@@ -48,7 +48,7 @@ async def test_a_manager_settles_a_stopped_run_with_the_reason(database: str) ->
         while not await here.rows("select from control.job where process_id is not null"):
             pass
         async with here.db.transaction() as conn:
-            await jobs.cancel(conn, ids, why="not needed", now=datetime.now(UTC))
+            await jobs.cancel(conn, ids, reason="not needed", now=datetime.now(UTC))
         [row] = await here.logged(ids)
         assert (row[0], row[2]) == ("cancelled", "not needed")
 
@@ -117,7 +117,7 @@ async def test_a_worker_inserts_and_gets_the_id(database: str) -> None:
     async with await connect(database, role="usher_manager") as conn:
         now = datetime.now(UTC)
         await jobs.enqueue(conn, [JobRequest("t", "p"), JobRequest("u", "theirs")], now=now)
-        [mine] = await jobs.claim(conn, "t", "here", 1, lease=LEASE, tries=1, now=now)
+        [mine] = await jobs.claim(conn, "t", "here", 1, lease=LEASE, max_attempts=1, now=now)
     insert = "insert into control.job (type, program) values ('t', 'x'), ('t', 'y') returning id, program"
     async with await connect(
         worker_url(make_conninfo(database, user="usher_worker"), mine)
@@ -153,6 +153,6 @@ async def test_results_and_dependencies_are_pruned_with_the_log(conn: Connection
     [last] = await put(conn, new("c"))
     count = "select (select count(*) from control.job_result), (select count(*) from control.job_dependency)"
     assert await (await conn.execute(count)).fetchone() == (1, 1)
-    await tasks.prune_log(conn, now=NOW + timedelta(days=400))
+    await conn.execute("select control.prune_log(%s)", [NOW + timedelta(days=400)])
     assert await (await conn.execute(count)).fetchone() == (0, 0)
     assert last

@@ -65,7 +65,7 @@ async def test_a_worker_sets_its_own_result_only(database: str) -> None:
     async with await connect(database, role="usher_manager") as conn:
         now = datetime.now(UTC)
         await jobs.enqueue(conn, [JobRequest("t", "p"), JobRequest("t", "p")], now=now)
-        mine, other = await jobs.claim(conn, "t", "here", 2, lease=LEASE, tries=1, now=now)
+        mine, other = await jobs.claim(conn, "t", "here", 2, lease=LEASE, max_attempts=1, now=now)
     url = worker_url(make_conninfo(database, user="usher_worker"), mine)
     async with await connect(url) as conn:
         await conn.execute("select control.put_result('{\"n\": 1}')")

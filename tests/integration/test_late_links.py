@@ -11,9 +11,9 @@ from support.mgmt.admitted_pages import LEASE, NONE, NOW, SOON, admit, component
 from usher.db.pool import Connection, Database, connect
 from usher.door import guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.rules import Knock
+from usher.door.rules import Knock, Reason
 from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimRequest
+from usher.mgmt.chunks import PageClaim
 from usher.observe.crawl_progress import read_progress
 
 ROOT, NEW = "https://a.com/", "https://a.com/new"
@@ -23,7 +23,7 @@ MONTH = timedelta(days=30)
 
 async def crawled(conn: Connection, crawler: int, now: datetime) -> None:
     """Every page that waits, fetched."""
-    pack = await chunks.claim_links(conn, crawler, ClaimRequest(9, wait=NONE), now=now)
+    pack = await chunks.claim_links(conn, crawler, PageClaim(9, wait=NONE), now=now)
     assert pack
     assert await chunks.finish_crawl(conn, crawler, pack.chunk_id, sha256=None, size=None, now=now)
 
@@ -96,11 +96,11 @@ async def test_a_crawl_that_ends_beside_a_knock_is_reopened_with_its_start(datab
         [host] = await hosts.find(mgmt, names=["a.com"])
         batch = guestbook.PackedUrls()
         batch.add(host.domain64, 1, "/new", 1)
-        call = guestbook.knock(door, batch, knock=Knock(), house_revision=1, now=END)
+        call = guestbook.knock(door, batch, knock=Knock(), settings_revision=1, now=END)
         async with mgmt.transaction():
             await crawled(mgmt, crawler, END)
             knocking = asyncio.create_task(in_transaction(door, call))
             assert await blocked(knocking, mgmt)
-        assert await knocking == ("N", 0)
+        assert await knocking == ([guestbook.UrlJudgement(Reason.NEW_PAGE, is_new_page=True)], 0)
         assert await clock(mgmt) == (NOW, NOW + MONTH)
         assert await violations(mgmt) == []

@@ -70,7 +70,7 @@ async def test_what_is_known_is_judged_as_ever_and_says_why_the_rest_is_not(db: 
     assert await knock(door, pages(4, 1)) == {"host_full": 1, "page_due": 1}
     assert await knock(door, pages(4, 2), knock=PASS) == {"host_full": 1, "single_pass": 1}
     (answer,) = (await door.knock(pages(9), now=NOW)).answers
-    assert answer.detail == "the host has the 3 pages that it may have"
+    assert answer.detail == "the host already has its maximum of 3 pages"
 
 
 async def test_a_full_knock_is_about_the_host(db: Database) -> None:
@@ -145,9 +145,9 @@ async def test_pages_on_their_way_are_never_counted_twice_nor_forgotten(
     await limit(db, max_pages=30)
     go, turns, counted = asyncio.Event(), count(), host_limits.count_up_to
 
-    async def slowly(conn: Connection, *, mosts: dict[int, int]) -> dict[int, int]:
+    async def slowly(conn: Connection, *, maximums: dict[int, int]) -> dict[int, int]:
         turn = next(turns)
-        found = await counted(conn, mosts=mosts)
+        found = await counted(conn, maximums=maximums)
         if turn:  # but for the first
             await go.wait()
         return found
@@ -181,7 +181,7 @@ async def test_a_large_host_is_counted_when_enough_has_come_in(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_limits, "MAX_PAGES_BETWEEN_COUNTS", 50)
-    monkeypatch.setattr("usher.door.host_cache.SMALL", 10)
+    monkeypatch.setattr("usher.door.host_cache.SMALL_HOST_PAGES", 10)
     monkeypatch.setattr(host_limits, "SMALL_HOST_PAGES", 10)
     await limit(db, max_pages=120)
     door, total = Doorkeeper(db), Counter[str]()
@@ -212,7 +212,8 @@ async def test_depth_is_refused_where_it_is_new_and_remembered_where_it_is_not(
     assert await depths() == [2, 1]
     (answer,) = (await door.knock(pages(9), depth=10**9, now=NOW)).answers
     assert (
-        answer.detail == f"{MAX_COUNTED_DEPTH} clicks from where the crawl came in; 3 are allowed"
+        answer.detail
+        == f"{MAX_COUNTED_DEPTH} clicks from the start of the crawl; at most 3 are allowed"
     )
     assert await knock(door, pages(9), depth=-5) == {"new_page": 1}
     assert await depths() == [2, 1, 0]
@@ -254,11 +255,16 @@ async def test_what_is_unset_is_the_houses(db: Database) -> None:
     async with db.transaction() as conn:
         await admin.change_host(conn, names=["a.gov"], cadence=second * 60, crawl_delay=second)
     found = await shown()
-    assert (found.most_pages, found.deepest) == (5, 0)
+    assert (found.effective_max_pages, found.effective_max_depth) == (5, 0)
     async with db.transaction() as conn:
         await admin.change_host(conn, names=["a.gov"], cadence=None, max_depth=None)
     found = await shown()
-    assert (found.cadence, found.crawl_delay, found.most_pages, found.deepest) == (
+    assert (
+        found.cadence,
+        found.crawl_delay,
+        found.effective_max_pages,
+        found.effective_max_depth,
+    ) == (
         None,
         second,
         5,
@@ -269,4 +275,4 @@ async def test_what_is_unset_is_the_houses(db: Database) -> None:
             conn, names=["a.gov"], crawl_delay=None, max_pages=None, adaptive=True
         )
     found = await shown()
-    assert (found.crawl_delay, found.most_pages, found.adaptive) == (None, 1_000_000, True)
+    assert (found.crawl_delay, found.effective_max_pages, found.adaptive) == (None, 1_000_000, True)

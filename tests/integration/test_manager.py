@@ -160,7 +160,7 @@ async def test_output_is_bounded_readable_and_seen_while_it_runs(database: str) 
         assert found[0][0] == "begun\n"
         assert running(found[0][1])
         async with here.db.transaction() as conn:
-            assert await jobs.cancel(conn, [id_], why="enough", now=datetime.now(UTC))
+            assert await jobs.cancel(conn, [id_], reason="enough", now=datetime.now(UTC))
         [(state, code, message, _)] = await here.logged([id_])
         assert (state, code, message) == ("cancelled", -15, "enough")
         assert not running(found[0][1])
@@ -218,7 +218,7 @@ async def test_errors_of_functions(database: str) -> None:
 
 @pytest.mark.seed("002.13")
 async def test_pools_have_room_for_so_many(database: str, tmp_path: Path) -> None:
-    async with house(database, most=3) as here:
+    async with house(database, max_processes=3) as here:
         text = f"echo + >> {tmp_path}/n; sleep 0.2; echo - >> {tmp_path}/n"
         narrow = [JobRequest("narrow", "/bin/sh", ("-c", text))] * 6
         ids = await here.add(*narrow, *[JobRequest("t", "/bin/sh", ("-c", text))] * 6)
@@ -281,7 +281,7 @@ async def test_the_second_call_gives_jobs_back_without_charging_them(database: s
 async def test_a_run_that_lost_its_lease_is_killed_and_settles_nothing(database: str) -> None:
     async with house(database, lease=timedelta(seconds=1.5)) as here:
         [id_] = await here.add(shell("sleep 60"))
-        runs = here.manager.ledger.runs
+        runs = here.manager.running.runs
         await until(lambda: id_ in runs and runs[id_].pid is not None)
         pid = runs[id_].pid or 0
         here.stop.set()  # so that it does not take the job again
@@ -291,7 +291,7 @@ async def test_a_run_that_lost_its_lease_is_killed_and_settles_nothing(database:
         assert not running(pid)
         [(state, _, message, _)] = await here.logged([id_])
         assert state == "temporary-error"
-        assert message.startswith("Lost: no sign of life")
+        assert message.startswith("Lost: no heartbeat")
 
 
 @pytest.mark.parametrize("host", ["here", "elsewhere"])

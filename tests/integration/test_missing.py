@@ -11,7 +11,7 @@ from support.mgmt.compaction import House
 from support.mgmt.index_servers import fail
 from usher.db.pool import Connection, connect
 from usher.mgmt import admin, chunks, components, missing_chunks, page_versions, placements
-from usher.mgmt.chunks import ClaimRequest
+from usher.mgmt.chunks import PageClaim
 from usher.mgmt.missing_chunks import LossResult, MissingFile
 
 DAY = timedelta(days=1)
@@ -164,7 +164,7 @@ async def test_what_every_row_had_and_nobody_has_is_crawled_again(house: House) 
     assert await waiting(house) == ["/0", "/1"]
     assert await house.indexed("/2") == {newer}
     await house.run("update work.hosts set claim_at = '-infinity', ready_at = '-infinity'")
-    pack = await chunks.claim_links(house.conn, house.crawler, ClaimRequest(2, wait=NONE), now=NOW)
+    pack = await chunks.claim_links(house.conn, house.crawler, PageClaim(2, wait=NONE), now=NOW)
     assert pack
     assert [(one.etag, one.last_modified, one.text64) for one in pack.pages] == [(None,) * 3] * 2
 

@@ -178,18 +178,18 @@ async def reasons(conn: Connection, id_: int, now: datetime = NOW, host: str | N
 
 async def test_why_not_yet(conn: Connection) -> None:
     [later] = await put(conn, new(scheduled=NOW + HOUR))
-    assert await reasons(conn, later) == "Its time comes at 2026-11-16 09:00:00 UTC, in 1h."
+    assert await reasons(conn, later) == "It is due at 2026-11-16 09:00:00 UTC, in 1h."
 
 
 async def test_why_its_resource_holds_it_back(conn: Connection) -> None:
     first, second, third = await put(conn, *[new(resource="disk") for _ in range(3)])
     await started(conn, now=NOW)
     told = await reasons(conn, third, NOW + SECOND)
-    assert f"disk is taken: 1 of 1 run (job {first} on here)" in told
-    assert "1 of its line go before it" in told
+    assert f"disk is busy: 1 of 1 run (job {first} on here)" in told
+    assert "Jobs before it at its resource: 1." in told
     await conn.execute("update control.resource set capacity = 2")
     told = await reasons(conn, second, NOW + SECOND)
-    assert "rests for 10s after each start" in told
+    assert "pauses for 10s after each start" in told
     assert "in 9s" in told
 
 
@@ -221,11 +221,11 @@ async def test_why_of_what_does_not_wait(conn: Connection) -> None:
     [id_] = await put(conn, new())
     [run] = await started(conn)
     assert "It runs on here, since" in await reasons(conn, id_)
-    assert "its lease ended" in await reasons(conn, id_, NOW + HOUR)
+    assert "its lease expired" in await reasons(conn, id_, NOW + HOUR)
     await end(conn, [run], JobState.TEMPORARY_ERROR)
-    assert f"sooner by usher jobs retry {id_}" in await reasons(conn, id_)
+    assert f"now with usher jobs retry {id_}" in await reasons(conn, id_)
     assert "does a scheduler run?" in await reasons(conn, id_, NOW + 2 * HOUR)
-    await jobs.cancel(conn, [id_], why="enough", now=NOW)
+    await jobs.cancel(conn, [id_], reason="enough", now=NOW)
     assert "It has ended: cancelled" in await reasons(conn, id_)
     with pytest.raises(NotFound):
         await reasons(conn, 10**12)

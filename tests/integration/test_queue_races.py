@@ -25,7 +25,7 @@ async def all_rows(conn: Connection, query: str) -> list[tuple[object, ...]]:
 
 
 async def cancel(conn: Connection, *ids: int) -> dict[int, JobState]:
-    return await jobs.cancel(conn, ids, why="not wanted", now=NOW)
+    return await jobs.cancel(conn, ids, reason="not wanted", now=NOW)
 
 
 async def settle(
@@ -145,7 +145,7 @@ async def test_a_child_that_arrives_during_a_claim_has_its_origin(database: str)
             await run.execute("lock table control.job in exclusive mode")
             claiming = await start_blocked(watcher, started(manager))
             [child] = await put(run, new(program="child"))
-            await run.execute("select control.descend(%s, %s, true)", [[child], parent.id])
+            await run.execute("select control.record_children(%s, %s, true)", [[child], parent.id])
         origins = {job.id: job.origin for job in await claiming}
     assert origins == {first: None, child: Origin("t", "parent")}
 

@@ -25,7 +25,7 @@ async def running(database: str, n: int = 2) -> list[ClaimedJob]:
         await jobs.enqueue(
             conn, [JobRequest("t", "p", resource="r", key="k"), JobRequest("t", "p")], now=now
         )
-        found = await jobs.claim(conn, "t", "here", n, lease=LEASE, tries=1, now=now)
+        found = await jobs.claim(conn, "t", "here", n, lease=LEASE, max_attempts=1, now=now)
         assert len(found) == n
         return found
 
@@ -143,7 +143,7 @@ async def test_a_worker_that_lost_its_claim_can_do_nothing(database: str) -> Non
 @pytest.mark.seed("002.9")
 async def test_a_scheduler_does_its_round_and_no_more(database: str) -> None:
     async with await connect(database, role="usher_scheduler") as conn:
-        await Scheduler(database, role="usher_scheduler").round(conn)
+        await Scheduler(database, role="usher_scheduler").run_once(conn)
         for query in (
             "update control.job set program = 'rm'",
             "update control.task set program = 'rm'",

@@ -53,7 +53,9 @@ async def manage(queue: Queue) -> None:
         while not queue.done.is_set():
             now = datetime.now(UTC)
             batch = queue.random.choice([1, 3, 20])
-            runs = await jobs.claim(conn, "t", "here", batch, lease=LEASE, tries=TRIES, now=now)
+            runs = await jobs.claim(
+                conn, "t", "here", batch, lease=LEASE, max_attempts=TRIES, now=now
+            )
             queue.random.shuffle(runs)
             await handle(conn, queue, runs)
             await asyncio.sleep(0.001 if runs else 0.02)
@@ -80,7 +82,7 @@ async def cancel(queue: Queue, ids: list[int]) -> None:
     async with await connect(queue.database) as conn:
         for _ in range(CANCELS):
             chosen = queue.random.sample(ids, 3)
-            found = await jobs.cancel(conn, chosen, why="stress", now=datetime.now(UTC))
+            found = await jobs.cancel(conn, chosen, reason="stress", now=datetime.now(UTC))
             queue.answers |= found
             await asyncio.sleep(0.002)
 

@@ -8,7 +8,17 @@ import psycopg
 import pytest
 
 from support.db.lock_waits import WAIT_SECONDS, start_blocked
-from support.queue.queued_jobs import HOUR, LEASE, NOW, add_task, end, new, put, started
+from support.queue.queued_jobs import (
+    HOUR,
+    LEASE,
+    NOW,
+    add_task,
+    end,
+    new,
+    prune_log,
+    put,
+    started,
+)
 from usher.db.pool import Connection, connect
 from usher.queue import admin, jobs, tasks
 from usher.queue.job_states import JobState
@@ -101,11 +111,11 @@ async def test_due_reads_no_task_whose_job_lives(database: str) -> None:
     async with await connect(database) as conn:
         await execute(conn, LATE_TASKS)
         await conn.execute("vacuum (analyze) control.task, control.job")
-        before = await pages_read(conn, tasks.store.due.query, n=100, now=NOW)
+        before = await pages_read(conn, tasks.store.due_tasks.query, n=100, now=NOW)
         assert await tasks.park_tasks(conn, n=10_000, now=NOW) == 5000
         assert await tasks.park_tasks(conn, n=10_000, now=NOW) == 0
         await conn.execute("vacuum (analyze) control.task, control.job")
-        after = await pages_read(conn, tasks.store.due.query, n=100, now=NOW)
+        after = await pages_read(conn, tasks.store.due_tasks.query, n=100, now=NOW)
         assert before > 50
         assert after < 5
 
@@ -137,7 +147,7 @@ async def test_a_parked_task_stays_so_while_its_job_is_retried(conn: Connection)
 async def test_a_parked_task_is_due_when_its_job_is_cancelled(conn: Connection) -> None:
     task = await late_task(conn)
     [id_] = [run.id for run in await started(conn)]
-    await jobs.cancel(conn, [id_], why="", now=NOW)
+    await jobs.cancel(conn, [id_], reason="", now=NOW)
     await tasks.requeue_lost_jobs(conn, n=10, now=NOW + 2 * LEASE)
     assert [due.id for due in await tasks.due_tasks(conn, n=10, now=NOW + HOUR)] == [task]
     await tasks.enqueue_due_tasks(
@@ -145,7 +155,7 @@ async def test_a_parked_task_is_due_when_its_job_is_cancelled(conn: Connection) 
     )
     await tasks.park_tasks(conn, n=10, now=NOW + 2 * HOUR)
     live = await admin.run_task(conn, task, now=NOW)
-    await jobs.cancel(conn, [live.id], why="", now=NOW)
+    await jobs.cancel(conn, [live.id], reason="", now=NOW)
     assert [due.id for due in await tasks.due_tasks(conn, n=10, now=NOW + 2 * HOUR)] == [task]
 
 
@@ -188,7 +198,7 @@ async def test_a_round_of_the_scheduler_parks_as_its_role(database: str) -> None
     async with await connect(database) as conn:
         await execute(conn, LATE_TASKS)
     async with await connect(database, role="usher_scheduler") as conn:
-        await Scheduler(database, role="usher_scheduler").round(conn)
+        await Scheduler(database, role="usher_scheduler").run_once(conn)
         assert await value(conn, "select count(*) from control.task where waits_for_job") == 5000
 
 
@@ -211,7 +221,7 @@ async def test_pruning_locks_the_log_only_at_its_end(database: str) -> None:
             await watcher.execute("select from control.job_table_item limit 1 for update")
             late = NOW + 400 * DAY
             async with await connect(database) as looker:
-                pruning = await start_blocked(looker, tasks.prune_log(pruner, now=late))
+                pruning = await start_blocked(looker, prune_log(pruner, now=late))
             async with asyncio.timeout(WAIT_SECONDS):
                 await end(manager, await started(manager), JobState.COMPLETED)
         assert await pruning == 3
@@ -224,8 +234,8 @@ async def test_pruning_gives_up_soon_if_the_log_is_read_for_long(database: str) 
         async with reader.transaction():
             await reader.execute("select from control.job_log")
             with pytest.raises(psycopg.errors.LockNotAvailable):
-                await tasks.prune_log(pruner, now=NOW + 400 * DAY)
-        assert await tasks.prune_log(pruner, now=NOW + 400 * DAY) == 1
+                await prune_log(pruner, now=NOW + 400 * DAY)
+        assert await prune_log(pruner, now=NOW + 400 * DAY) == 1
 
 
 async def test_old_items_are_found_by_index(conn: Connection) -> None:
@@ -249,5 +259,5 @@ async def test_pruning_keeps_the_hierarchy_of_kept_jobs(conn: Connection) -> Non
     [parent] = await put(conn, new())
     [kept] = await put(conn, new(), parent=parent)
     await end(conn, await started(conn, now=later), JobState.COMPLETED, now=later)
-    assert await tasks.prune_log(conn, now=NOW + 120 * DAY) == 1
+    assert await prune_log(conn, now=NOW + 120 * DAY) == 1
     assert await value(conn, "select array_agg(job_id) from control.job_hierarchy") == [kept]

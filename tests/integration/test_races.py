@@ -12,9 +12,9 @@ from support.mgmt.admitted_pages import NONE, NOW, url
 from support.mgmt.compaction import LATER, House
 from support.mgmt.index_servers import fail
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import PageReport
-from usher.mgmt import chunks, missing_chunks, page_versions, placements
-from usher.mgmt.chunks import ClaimedChunk, ClaimRequest
+from usher.door.guestbook import FetchReport
+from usher.mgmt import chunk_pages, chunks, missing_chunks, page_versions, placements
+from usher.mgmt.chunks import ClaimedChunk, PageClaim
 from usher.mgmt.missing_chunks import MissingFile
 
 DAY = timedelta(days=1)
@@ -65,7 +65,7 @@ async def claim(house: House, *paths: str) -> ClaimedChunk:
         "update work.hosts set claim_at = '-infinity', ready_at = '-infinity', crawl_started = %s",
         NOW,
     )
-    ask = ClaimRequest(len(paths), wait=NONE)
+    ask = PageClaim(len(paths), wait=NONE)
     pack = await chunks.claim_links(house.conn, house.crawler, ask, now=NOW)
     assert pack
     return pack
@@ -81,9 +81,9 @@ async def report(
     text: int = 1,
 ) -> str:
     """Report one page alone; the state it is in then."""
-    page = await chunks.find_page(house.conn, url(f"https://a.com{path}"))
+    page = await chunk_pages.find_page(house.conn, url(f"https://a.com{path}"))
     assert page
-    outcome = PageReport(
+    outcome = FetchReport(
         page.domain64, path, "success" if status == 200 else "unchanged", pack.chunk_id, status,
         content_sha1=etag, etag=etag, text64=text,
     )  # fmt: skip
@@ -102,9 +102,9 @@ async def test_a_page_reported_before_its_chunk_was_lost_is_crawled_again(house:
 
 async def test_a_page_reported_without_details_is_crawled_again(house: House) -> None:
     pack = await claim(house, "/0", "/1")
-    page = await chunks.find_page(house.conn, url("https://a.com/0"))
+    page = await chunk_pages.find_page(house.conn, url("https://a.com/0"))
     assert page
-    untold = PageReport(page.domain64, "/0", "unchanged", pack.chunk_id)
+    untold = FetchReport(page.domain64, "/0", "unchanged", pack.chunk_id)
     await chunks.report(house.conn, [untold], now=NOW)
     await lose_crawl(house, pack.chunk_id, crawled=False)
     assert await page_state(house, "/0") == ("pending", None)

@@ -85,7 +85,7 @@ async def test_no_server_is_asked_again_for_hits_that_are_as_good(rows: Rows) ->
         await rows.add(1, {chunk: some})
     async with rows.hall() as hall:
         answer = await Broker(hall).search(parse_query("everywhere"), k=10)
-    shown = [found.hit for found in answer.results.found]
+    shown = [found.hit for found in answer.results.hits]
     every = sorted(document.url for some in chunks.values() for document in some)
     assert [hit.url for hit in shown] == every[:10]
     assert shown == sorted(shown, key=rank_key)

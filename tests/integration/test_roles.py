@@ -180,12 +180,12 @@ async def test_check_finds_what_public_may_do(database: str) -> None:
     async with await connect(database) as conn:
         await conn.execute("grant execute on all functions in schema multimatch to public")
         await conn.execute("create function work.fresh() returns void language sql as ''")
-        await conn.execute("grant select on control.house to public")
+        await conn.execute("grant select on control.settings to public")
         extra = {str(one) for one in (await roles.check(conn)).extra}
         assert extra >= {
             "public execute on function multimatch.name_all()",
             "public execute on function work.fresh()",
-            "public select on relation control.house",
+            "public select on relation control.settings",
         }
         await roles.grant(conn)
         assert (await roles.check(conn)).good

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
+from support.queue.queued_jobs import prune_log
 from usher.db.pool import Connection, connect
 from usher.errors import BadInput
 from usher.queue import jobs, tasks
@@ -29,7 +30,7 @@ async def pass_by(conn: Connection, now: datetime) -> int:
 
 async def finish(conn: Connection, now: datetime) -> list[int]:
     """Run whatever waits, at once and well."""
-    mine = await jobs.claim(conn, "t", "here", 1000, lease=LEASE, tries=1, now=now)
+    mine = await jobs.claim(conn, "t", "here", 1000, lease=LEASE, max_attempts=1, now=now)
     done = [SettledRun(job.id, job.claim, JobState.COMPLETED, 0) for job in mine]
     await jobs.settle(conn, done, now=now)
     return [job.task_id or 0 for job in mine]
@@ -124,7 +125,7 @@ async def test_a_failed_job_waits_then_is_tried_again_and_every_attempt_is_in_th
     [entered] = await jobs.enqueue(conn, [JobRequest("t", "p")], now=NOW)
     for attempt in (1, 2):
         now = NOW + attempt * HOUR
-        [job] = await jobs.claim(conn, "t", "here", 5, lease=LEASE, tries=3, now=now)
+        [job] = await jobs.claim(conn, "t", "here", 5, lease=LEASE, max_attempts=3, now=now)
         assert job.attempts == attempt
         end = SettledRun(
             job.id,
@@ -142,7 +143,7 @@ async def test_a_failed_job_waits_then_is_tried_again_and_every_attempt_is_in_th
             await tasks.requeue_failed_jobs(conn, n=10, now=now + HOUR - timedelta(seconds=1)) == 0
         )
         assert await tasks.requeue_failed_jobs(conn, n=10, now=now + HOUR) == 1
-    [job] = await jobs.claim(conn, "t", "here", 5, lease=LEASE, tries=3, now=NOW + 9 * HOUR)
+    [job] = await jobs.claim(conn, "t", "here", 5, lease=LEASE, max_attempts=3, now=NOW + 9 * HOUR)
     await jobs.settle(
         conn, [SettledRun(job.id, job.claim, JobState.COMPLETED, 0)], now=NOW + 9 * HOUR
     )
@@ -163,7 +164,7 @@ async def test_a_lost_run_counts_and_the_last_one_is_final(conn: Connection) -> 
     [entered] = await jobs.enqueue(conn, [JobRequest("t", "p")], now=NOW)
     now = NOW
     for attempt in (1, 2):
-        [job] = await jobs.claim(conn, "t", "gone", 5, lease=LEASE, tries=2, now=now)
+        [job] = await jobs.claim(conn, "t", "gone", 5, lease=LEASE, max_attempts=2, now=now)
         assert await tasks.requeue_lost_jobs(conn, n=10, now=now + LEASE) == []
         now += LEASE + timedelta(seconds=1)
         assert await tasks.requeue_lost_jobs(conn, n=10, now=now) == [entered.id]
@@ -175,18 +176,18 @@ async def test_a_lost_run_counts_and_the_last_one_is_final(conn: Connection) -> 
         "select state, attempts, message from control.job_log where id = %s order by attempts",
         [entered.id],
     )
-    word = "Lost: no sign of life from gone since its lease ended"
+    word = "Lost: no heartbeat from gone since its lease expired"
     assert await rows.fetchall() == [("temporary-error", 1, word), ("permanent-error", 2, word)]
 
 
 async def test_what_somebody_broke_by_hand_is_mended(conn: Connection) -> None:
     await conn.execute("delete from control.task")
     await jobs.enqueue(conn, [JobRequest("t", "p", resource="r")] * 3, now=NOW)
-    [job] = await jobs.claim(conn, "t", "here", 3, lease=LEASE, tries=1, now=NOW)
+    [job] = await jobs.claim(conn, "t", "here", 3, lease=LEASE, max_attempts=1, now=NOW)
     await conn.execute("delete from control.job where id = %s", [job.id])
-    assert not await jobs.claim(conn, "t", "here", 3, lease=LEASE, tries=1, now=NOW + HOUR)
+    assert not await jobs.claim(conn, "t", "here", 3, lease=LEASE, max_attempts=1, now=NOW + HOUR)
     assert await tasks.repair_resources(conn, now=NOW + HOUR) == 1
-    assert await jobs.claim(conn, "t", "here", 3, lease=LEASE, tries=1, now=NOW + HOUR)
+    assert await jobs.claim(conn, "t", "here", 3, lease=LEASE, max_attempts=1, now=NOW + HOUR)
 
 
 async def test_the_log_has_a_part_for_each_month_and_old_ones_go(conn: Connection) -> None:
@@ -199,8 +200,8 @@ async def test_the_log_has_a_part_for_each_month_and_old_ones_go(conn: Connectio
         "select tableoid::regclass::text, count(*) from control.job_log group by 1"
     )
     assert await rows.fetchall() == [("control.job_log_2026_11", 2)]
-    assert await tasks.prune_log(conn, now=NOW + timedelta(days=100)) == 0
-    assert await tasks.prune_log(conn, now=NOW + timedelta(days=120)) == 1
+    assert await prune_log(conn, now=NOW + timedelta(days=100)) == 0
+    assert await prune_log(conn, now=NOW + timedelta(days=120)) == 1
     rows = await conn.execute("select count(*) from control.job_log")
     assert await rows.fetchone() == (0,)
 
@@ -214,7 +215,7 @@ async def test_a_hundred_thousand_due_tasks_in_one_round(database: str) -> None:
             "select 't', 'p', interval '1 hour', now() - interval '1 minute' from generate_series(1, 100000)"
         )
         scheduler = Scheduler(database)
-        await scheduler.round(conn)
+        await scheduler.run_once(conn)
         rows = await conn.execute("select count(*), count(distinct task_id) from control.job")
         assert await rows.fetchone() == (100_000, 100_000)
         rows = await conn.execute("select count(*) from control.task where next_run <= now()")
@@ -262,7 +263,7 @@ async def test_two_schedulers_without_a_leader_are_right_too(database: str) -> N
             "select 't', 'p', interval '1 hour', now() from generate_series(1, 2000)"
         )
         both = [Scheduler(database), Scheduler(database)]
-        await asyncio.gather(*(s.round(c) for s, c in zip(both, (one, two), strict=True)))
+        await asyncio.gather(*(s.run_once(c) for s, c in zip(both, (one, two), strict=True)))
         rows = await one.execute("select count(*), count(distinct task_id) from control.job")
         assert await rows.fetchone() == (2000, 2000)
 

@@ -105,7 +105,7 @@ async def test_a_job_goes_from_pending_to_the_log(conn: Connection) -> None:
     assert await fetch_all(conn, f"{state}job where id = %s", job.id) == [
         ("pending", False, None, None, None)
     ]
-    [claimed] = await jobs.claim(conn, "fetch", "foo", 5, lease=LEASE, tries=1, now=NOW)
+    [claimed] = await jobs.claim(conn, "fetch", "foo", 5, lease=LEASE, max_attempts=1, now=NOW)
     assert (claimed.id, claimed.type, claimed.args) == (job.id, "fetch", ["x"])
     assert await fetch_all(conn, f"{state}job where id = %s", job.id) == [
         ("running", False, NOW, None, "foo")
@@ -122,7 +122,7 @@ async def test_a_job_goes_from_pending_to_the_log(conn: Connection) -> None:
 @pytest.mark.seed("002.34")
 async def test_a_permanent_error_goes_to_the_log(conn: Connection) -> None:
     [job] = await jobs.enqueue(conn, [JobRequest("t", "p")], now=NOW)
-    [claimed] = await jobs.claim(conn, "t", "foo", 5, lease=LEASE, tries=1, now=NOW)
+    [claimed] = await jobs.claim(conn, "t", "foo", 5, lease=LEASE, max_attempts=1, now=NOW)
     failed = SettledRun(claimed.id, claimed.claim, JobState.PERMANENT_ERROR, 2)
     assert await jobs.settle(conn, [failed], now=NOW) == {job.id}
     assert await fetch_all(conn, "select id from control.job") == []
@@ -149,7 +149,7 @@ async def test_last_update_follows_every_change(database: str) -> None:
 async def test_a_process_of_a_machine_runs_one_job(conn: Connection) -> None:
     await jobs.enqueue(conn, [JobRequest("t", "p")] * 3, now=NOW)
     for host, number in (("one", 2), ("two", 1)):
-        assert await jobs.claim(conn, "t", host, number, lease=LEASE, tries=1, now=NOW)
+        assert await jobs.claim(conn, "t", host, number, lease=LEASE, max_attempts=1, now=NOW)
     with pytest.raises(psycopg.errors.UniqueViolation, match="job_process"):
         async with conn.transaction():
             await conn.execute("update control.job set process_id = 77 where hostname = 'one'")

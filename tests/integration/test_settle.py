@@ -11,7 +11,7 @@ from support.models import revisit
 from usher.db.pool import Connection, Database, connect
 from usher.door import guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import GuestbookPage, PageReport
+from usher.door.guestbook import FetchReport, GuestbookPage
 from usher.door.rules import Knock
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -50,8 +50,8 @@ async def guest(conn: Connection, number: int, path: str = "/") -> GuestbookPage
 async def test_success(conn: Connection) -> None:
     number = await crawling(conn, "/")
     changed = NOW - timedelta(days=3)
-    outcome = PageReport(number, "/", "success", 7, **LEARNED, last_modified=changed)  # type: ignore[arg-type]
-    assert len(await guestbook.settle(conn, outcomes=[outcome], now=NOW)) == 1
+    outcome = FetchReport(number, "/", "success", 7, **LEARNED, last_modified=changed)  # type: ignore[arg-type]
+    assert len(await guestbook.settle(conn, reports=[outcome], now=NOW)) == 1
     page = await guest(conn, number)
     assert (page.state, page.failures, page.gone) == ("crawled", 0, False)
     assert (page.last_fetched, page.last_modified, page.next_fetch) == (NOW, changed, NOW + WEEK)
@@ -65,19 +65,19 @@ async def test_without_the_servers_date_the_page_changed_when_it_was_fetched(
     conn: Connection,
 ) -> None:
     number = await crawling(conn, "/")
-    await guestbook.settle(conn, outcomes=[PageReport(number, "/", "success", 7)], now=NOW)
+    await guestbook.settle(conn, reports=[FetchReport(number, "/", "success", 7)], now=NOW)
     assert (await guest(conn, number)).last_modified == NOW
 
 
 async def test_not_modified_counts_as_success_and_keeps_the_content(conn: Connection) -> None:
     number = await crawling(conn, "/")
-    report = PageReport(number, "/", "success", 7, **LEARNED)  # type: ignore[arg-type]
-    await guestbook.settle(conn, outcomes=[report], now=NOW)
+    report = FetchReport(number, "/", "success", 7, **LEARNED)  # type: ignore[arg-type]
+    await guestbook.settle(conn, reports=[report], now=NOW)
     before = await guest(conn, number)
     await crawling(conn, "/")
     later = NOW + WEEK
     await guestbook.settle(
-        conn, outcomes=[PageReport(number, "/", "unchanged", 7, status=304)], now=later
+        conn, reports=[FetchReport(number, "/", "unchanged", 7, status=304)], now=later
     )
     page = await guest(conn, number)
     assert (page.state, page.status, page.last_fetched) == ("crawled", 304, later)
@@ -91,14 +91,14 @@ async def test_failures_come_again_ever_later_but_within_the_cadence(conn: Conne
     for failures in range(1, 15):
         await crawling(conn, "/")
         await guestbook.settle(
-            conn, outcomes=[PageReport(number, "/", "failure", 7, status=503)], now=NOW
+            conn, reports=[FetchReport(number, "/", "failure", 7, status=503)], now=NOW
         )
         page = await guest(conn, number)
         assert (page.state, page.failures, page.last_fetched) == ("error", failures, None)
         assert page.next_fetch == NOW + revisit.backoff(failures, WEEK)
     assert page.next_fetch == NOW + WEEK
     await crawling(conn, "/")
-    await guestbook.settle(conn, outcomes=[PageReport(number, "/", "success", 7)], now=NOW)
+    await guestbook.settle(conn, reports=[FetchReport(number, "/", "success", 7)], now=NOW)
     assert (await guest(conn, number)).failures == 0
 
 
@@ -106,22 +106,23 @@ async def test_gone_is_marked_and_a_failure_does_not_bring_it_back(conn: Connect
     number = await crawling(conn, "/")
     for result, gone in (("gone", True), ("failure", True), ("success", False)):
         await crawling(conn, "/")
-        outcome = PageReport(number, "/", result, 7)  # type: ignore[arg-type]
-        await guestbook.settle(conn, outcomes=[outcome], now=NOW)
+        outcome = FetchReport(number, "/", result, 7)  # type: ignore[arg-type]
+        await guestbook.settle(conn, reports=[outcome], now=NOW)
         assert (await guest(conn, number)).gone is gone
 
 
 @pytest.mark.parametrize("state", ["idle", "pending", "crawled", "error"])
 async def test_only_who_holds_the_page_may_settle_it(conn: Connection, state: str) -> None:
     number = await crawling(conn, "/", "/other")
-    wrong = [PageReport(number, "/", "success", 8), PageReport(number, "/nowhere", "success", 7)]
-    assert await guestbook.settle(conn, outcomes=wrong, now=NOW) == []
+    wrong = [
+        FetchReport(number, "/", "success", 8),
+        FetchReport(number, "/nowhere", "success", 7),
+    ]
+    assert await guestbook.settle(conn, reports=wrong, now=NOW) == []
     await conn.execute("update work.guestbook set state = %s where path = '/'", [state])
     before = await guest(conn, number)
-    late = [PageReport(number, "/", "failure", 7), PageReport(number, "/other", "success", 7)]
-    assert [page.path for page in await guestbook.settle(conn, outcomes=late, now=NOW)] == [
-        "/other"
-    ]
+    late = [FetchReport(number, "/", "failure", 7), FetchReport(number, "/other", "success", 7)]
+    assert [page.path for page in await guestbook.settle(conn, reports=late, now=NOW)] == ["/other"]
     assert await guest(conn, number) == before
 
 
@@ -140,19 +141,58 @@ async def test_the_adaptive_pace_is_that_of_the_pure_rule(
         number = await crawling(conn, "/")
         await conn.execute("update work.hosts set adaptive = true, cadence = %s", [base])
         await conn.execute("update work.guestbook set cadence = %s, content_sha1 = 'aa'", [own])
-        outcome = PageReport(number, "/", "success", 7, content_sha1="bb" if changed else "aa")
-        await guestbook.settle(conn, outcomes=[outcome], now=NOW)
+        outcome = FetchReport(number, "/", "success", 7, content_sha1="bb" if changed else "aa")
+        await guestbook.settle(conn, reports=[outcome], now=NOW)
         page = await guest(conn, number)
         expected = revisit.adapted(own or base, changed=changed, base=base)
         assert (page.cadence, page.next_fetch) == (expected, NOW + expected)
 
 
+@pytest.mark.parametrize(
+    ("result", "status", "is_indexed", "misses"),
+    [
+        ("gone", 404, True, 0),
+        ("gone", 404, True, 1),
+        ("gone", 404, False, 0),
+        ("gone", 410, True, 0),
+        ("failure", 503, True, 1),
+        ("success", 200, True, 1),
+        ("unchanged", 304, True, 1),
+    ],
+)
+async def test_a_page_leaves_the_index_and_returns_as_the_model_says(
+    conn: Connection, result: revisit.RevisitResult, status: int, misses: int, *, is_indexed: bool
+) -> None:
+    number = await crawling(conn, "/")
+    await conn.execute(
+        "update work.guestbook set indexed_in = %s, misses = %s",
+        [6 if is_indexed else None, misses],
+    )
+    report = FetchReport(number, "/", result, 7, status=status)
+    [settled] = await guestbook.settle(conn, reports=[report], now=NOW)
+    before = revisit.RevisitState(NOW, misses=misses)
+    after = revisit.after(
+        before,
+        result,
+        changed=True,
+        base=WEEK,
+        adaptive=False,
+        now=NOW,
+        status=status,
+        is_indexed=is_indexed,
+    )
+    gone = revisit.is_gone(result, status=status, is_indexed=is_indexed, misses=misses)
+    page = await guest(conn, number)
+    assert (page.next_fetch, page.failures, page.gone) == (after.next_fetch, after.failures, gone)
+    assert (settled.after is None) == gone
+
+
 async def test_a_crawl_closes_when_nothing_waits(conn: Connection) -> None:
     number = await crawling(conn, "/a", "/b")
-    await guestbook.settle(conn, outcomes=[PageReport(number, "/a", "success", 7)], now=NOW)
+    await guestbook.settle(conn, reports=[FetchReport(number, "/a", "success", 7)], now=NOW)
     assert await guestbook.close_crawls(conn, domain64s=[number], now=NOW) == []
     later = NOW + timedelta(hours=1)
-    await guestbook.settle(conn, outcomes=[PageReport(number, "/b", "failure", 7)], now=later)
+    await guestbook.settle(conn, reports=[FetchReport(number, "/b", "failure", 7)], now=later)
     assert await guestbook.close_crawls(conn, domain64s=[number], now=later) == [number]
     assert await guestbook.close_crawls(conn, domain64s=[number], now=later) == []
     (host,) = await hosts.find(conn, names=[NAME])
@@ -166,7 +206,7 @@ async def test_eight_who_settle_the_last_pages_at_once_close_the_crawl_once(data
         doorkeeper = Doorkeeper(db)
         work = (
             doorkeeper.settle(
-                [PageReport(number, f"/{page}", "success", 7) for page in range(first, first + 8)],
+                [FetchReport(number, f"/{page}", "success", 7) for page in range(first, first + 8)],
                 now=NOW,
             )
             for first in range(0, 64, 8)

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 from support.mgmt.admitted_pages import NONE, NOW, admit, component, delay, pages, url
 from usher.db.pool import Connection, connect
-from usher.door.guestbook import FetchResult, PageReport
-from usher.mgmt import chunks, page_versions, placements
-from usher.mgmt.chunks import ClaimedChunk, ClaimRequest
+from usher.door.guestbook import FetchReport, FetchResult
+from usher.mgmt import chunk_pages, chunks, page_versions, placements
+from usher.mgmt.chunks import ClaimedChunk, PageClaim
 
 LEASE = timedelta(minutes=5)
 
@@ -39,9 +39,7 @@ class House:
             [n],
         )
         await self.conn.execute("update work.hosts set claim_at = '-infinity'")
-        pack = await chunks.claim_links(
-            self.conn, self.crawler, ClaimRequest(n, wait=NONE), now=NOW
-        )
+        pack = await chunks.claim_links(self.conn, self.crawler, PageClaim(n, wait=NONE), now=NOW)
         assert pack
         await self.report(pack, result, status)
         built = await chunks.claim_builds(self.conn, self.builder, n=5, lease=LEASE, now=NOW)
@@ -55,10 +53,10 @@ class House:
     async def report(self, pack: ClaimedChunk, result: FetchResult, status: int) -> None:
         outcomes = []
         for page in pack.pages:
-            found = await chunks.find_page(self.conn, url(page.url))
+            found = await chunk_pages.find_page(self.conn, url(page.url))
             assert found
             outcomes.append(
-                PageReport(found.domain64, found.path, result, pack.chunk_id, status, text64=1)
+                FetchReport(found.domain64, found.path, result, pack.chunk_id, status, text64=1)
             )
         await chunks.report(self.conn, outcomes, now=NOW)
         await chunks.finish_crawl(

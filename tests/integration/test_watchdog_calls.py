@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from support.mgmt.index_servers import rows_of
+from support.mgmt.named_components import identify_by_host
 from support.processes.namespaces import in_namespace, needs_root
 from support.processes.standins import Standin, standins
 from usher.db.pool import Connection
@@ -33,8 +34,8 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def dog(patience: HealthLimits) -> Watchdog:
-    return Watchdog("", tick=0.05, timeout=0.4, patience=patience)
+def dog(limits: HealthLimits) -> Watchdog:
+    return Watchdog("", tick=0.05, timeout=0.4, limits=limits)
 
 
 async def rounds(conn: Connection, patience: HealthLimits, number: int = ROUNDS) -> None:
@@ -59,7 +60,7 @@ async def chunk_state(conn: Connection, chunk: int) -> str:
 
 
 async def enter(conn: Connection, host: str, type_: str = "crawler") -> ComponentRecord:
-    return await caller_identity.identify_by_host(conn, host=host, type=type_, now=now())
+    return await identify_by_host(conn, host=host, type=type_, now=now())
 
 
 async def beside(conn: Connection, answering: Standin) -> None:

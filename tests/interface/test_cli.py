@@ -148,7 +148,7 @@ def test_migrate_status_rollback_drop(empty_database: str) -> None:
     there = to(empty_database)
     made = usher("db", "migrate", "--json", environment=there)
     assert {change["schema"] for change in made.json} == set(SCHEMAS)
-    assert "nothing to do" in usher("db", "migrate", environment=there).err
+    assert "Nothing to do." in usher("db", "migrate", environment=there).err
     assert all(
         state["current"] for state in usher("db", "status", "--json", environment=there).json
     )

@@ -99,7 +99,7 @@ def test_limits(database: str) -> None:
     assert ran.code == 0, ran.err
     refused = at(database, "add", "a.gov/1", "a.gov/2", "a.gov/3").out.splitlines()[2]
     assert refused.split()[:2] == ["refuse", "host_full"]
-    assert refused.endswith("the host has the 2 pages that it may have")
+    assert refused.endswith("the host already has its maximum of 2 pages")
     told = at(database, "hosts", "show", "a.gov").out
     for words in ("limits    at most 2 pages\n", "up to 0 clicks from", "2 pending\n",
                   " 2 of at most 2; no new ones come in"):  # fmt: skip

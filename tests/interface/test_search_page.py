@@ -15,13 +15,13 @@ from support.processes.commands import Ran, usher
 from usher.http.client.pool import HttpPool, HttpResponse
 from usher.query.language import parse_query
 from usher.search.result_view import (
-    address_of,
     crumbs,
     filters,
     is_link,
     narrowed,
     page_number,
     paginate,
+    search_path,
 )
 from usher.search.result_view import wanted_address as wanted
 
@@ -85,7 +85,7 @@ async def test_the_page_shows_what_was_found(front: Front) -> None:
     assert "<mark>Theatre</mark> guide" in body
     assert re.search(r'<span class="host">\w+\.example\.(org|net)</span>', body)
     assert "More from" in body
-    assert address_of("velvet theatre site:news.example.net") in body.replace("&amp;", "&")
+    assert search_path("velvet theatre site:news.example.net") in body.replace("&amp;", "&")
     assert 'value="velvet theatre"' in body
 
 
@@ -105,10 +105,10 @@ async def test_facts_of_a_result(front: Front) -> None:
     assert '<time datetime="2024-03-09">9 March 2024</time>' in await front.page("report year")
     german = await front.page("haus lang:de")
     assert "in German" in german
-    assert f'href="{address_of("haus")}"' in german
+    assert f'href="{search_path("haus")}"' in german
     assert "and 1 near-copy" in await front.page("two of a kind")
     assert ">page.html</a>" in await front.page("nameless")
-    assert "Left out of your search" in await front.page('report "')
+    assert "Ignored in your search" in await front.page('report "')
     far = await front.page("title:far")
     assert far.count('class="crumb"') == 5
 
@@ -134,13 +134,13 @@ async def test_no_title_and_no_address_can_do_harm(front: Front) -> None:
 
 async def test_nothing_was_found(front: Front) -> None:
     body = await front.page("https://example.org/a'b?c=d&e=$(x)")
-    assert "Is it in the guestbook?" in body
+    assert "Is the page in the guestbook?" in body
     assert "usher explain &#39;https://example.org/a" in body
     assert "usher add &#39;https://example.org/a" in body
     body = await front.page("velvt theatr nonsense")
-    assert address_of("velvt OR theatr OR nonsense") in body
+    assert search_path("velvt OR theatr OR nonsense") in body
     assert "usher explain https://example.org/the/page" in body
-    assert f'Did you mean <a href="{address_of("velvet seats")}">' in await front.page(
+    assert f'Did you mean <a href="{search_path("velvet seats")}">' in await front.page(
         "velvat seats"
     )
 

@@ -80,7 +80,7 @@ def web() -> Iterator[Website]:
     "usher fetch prints them as visible escapes, on a terminal, to a file and as JSON",
 )
 @pytest.mark.parametrize("path", ["/page", "/text", "/coding", "/type", "/moved", "/barred"])
-def test_fetch_prints_nothing_that_a_terminal_obeys(web: Website, path: str) -> None:
+def test_fetch_prints_no_control_characters(web: Website, path: str) -> None:
     _, to_file, _ = fetch(web.url(path), "--text", "--links")
     terminal = on_terminal([*USHER, "fetch", web.url(path)])
     as_json = on_terminal([*USHER, "fetch", "--json", web.url(path)])

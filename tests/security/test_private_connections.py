@@ -18,7 +18,7 @@ from usher.crawl.own_endpoints import own_endpoints
 from usher.crawl.page_visit import PageVisit, PageVisitor
 from usher.crawl.politeness import PolitenessPolicy
 from usher.messages.crawler import PageToFetch
-from usher.private_hosts import PrivateAllowList, PrivateHostPermission, parse_allow_list
+from usher.private_hosts import AllowList, HostPermission, parse_allow_list
 from usher.settings import Settings
 
 PRIVATE = "127.0.5.1"
@@ -41,9 +41,9 @@ def client(resolver: Resolver, allow: str = "", own: Sequence[str] = ()) -> Fetc
     return Fetcher(
         AGENT,
         limits=QUICK,
-        allow=parse_allow_list(allow) if allow else PrivateAllowList(),
+        allow=parse_allow_list(allow) if allow else AllowList(),
         own=own_endpoints(settings, own),
-        look=resolver,
+        lookup=resolver,
     )
 
 
@@ -54,7 +54,7 @@ def client(resolver: Resolver, allow: str = "", own: Sequence[str] = ()) -> Fetc
 )
 async def test_a_permission_is_for_one_port() -> None:
     with Website(host=PRIVATE) as named, Website(host=PRIVATE) as other:
-        permission = PrivateHostPermission(PRIVATE, named.port, (PRIVATE,))
+        permission = HostPermission(PRIVATE, named.port, (PRIVATE,))
         async with client(Resolver()) as fetcher:
             first = await fetcher.get(url(named.url("/x")), permission=permission)
             second = await fetcher.get(url(other.url("/x")), permission=permission)
@@ -70,7 +70,7 @@ async def test_a_permission_is_for_one_port() -> None:
 async def test_a_permission_is_for_the_addresses_of_that_time() -> None:
     resolver = Resolver(wiki="127.0.5.2")
     with Website(host="127.0.5.1") as then, Website(host="127.0.5.2", port=then.port) as now:
-        permission = PrivateHostPermission("wiki.test", then.port, ("127.0.5.1",))
+        permission = HostPermission("wiki.test", then.port, ("127.0.5.1",))
         async with client(resolver) as fetcher:
             answer = await fetcher.get(url(f"http://wiki.test:{then.port}/"), permission=permission)
         assert (answer.kind, now.log, then.log) == ("private", [], [])
@@ -96,7 +96,7 @@ async def test_a_listed_network_opens_no_names() -> None:
 )
 async def test_connections_are_not_shared_with_requests_without_permission() -> None:
     with Website(host=PRIVATE) as site:
-        permission = PrivateHostPermission(PRIVATE, site.port, (PRIVATE,))
+        permission = HostPermission(PRIVATE, site.port, (PRIVATE,))
         async with client(Resolver()) as fetcher:
             assert (await fetcher.get(url(site.url("/")), permission=permission)).status == 404
             answer = await fetcher.get(url(site.url("/stolen")))
@@ -156,7 +156,7 @@ def visited(*paths: str) -> list[PageVisit]:
         with Website(pages, host=PUBLIC, port=80) as site:
             async with (
                 client(Resolver(intra=PRIVATE), "intra.test") as fetcher,
-                PageVisitor(PolitenessPolicy(fetcher, "usher")) as visitor,
+                PageVisitor(PolitenessPolicy(fetcher)) as visitor,
             ):
                 lease = ChunkLease(asyncio.get_running_loop().time() + 60)
                 seen = [
@@ -177,6 +177,6 @@ def test_the_crawler_reports_no_links_to_private_names() -> None:
     seen, listed = visited("/", "/map.xml")
     own = f"http://{PUBLIC}/own"
     assert (seen.outcome.links, seen.outcome.page.result) == ([own], "success")
-    assert seen.outcome.page.reason == "1 of its links lead to private hosts and were left out"
+    assert seen.outcome.page.reason == "links to private hosts left out: 1"
     assert listed.sitemap is not None
     assert ([entry.url for entry in listed.sitemap.pages], listed.sitemap.skipped) == ([own], 1)

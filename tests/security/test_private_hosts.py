@@ -23,7 +23,7 @@ from usher.door import hosts, private_access
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock
 from usher.errors import NotAllowed
-from usher.private_hosts import PrivateHostPermission, parse_allow_list
+from usher.private_hosts import HostPermission, parse_allow_list
 
 PRIVATE = "127.0.5.1"
 FEED = "application/rss+xml"
@@ -131,7 +131,7 @@ async def named(database: str) -> AsyncIterator[Doorkeeper]:
         door = Doorkeeper(db, parse_allow_list("intra.test, 10.1.0.0/16"))
         async with db.transaction() as conn:
             there = url("http://10.0.0.7:8080/")
-            permission = PrivateHostPermission("10.0.0.7", 8080, ("10.0.0.7",))
+            permission = HostPermission("10.0.0.7", 8080, ("10.0.0.7",))
             await private_access.grant(conn, there, permission)
         await door.knock([str(there), "http://10.1.0.1/", "http://intra.test/", "http://a.org/"])
         yield door
@@ -157,7 +157,9 @@ async def test_the_door_refuses_links_to_private_hosts(database: str, source: st
         assert await reasons(door, "http://a.org/x", source=source) == ["new_page"]
 
 
-async def test_own_pages_listed_hosts_and_the_operator_lead_there(database: str) -> None:
+async def test_own_pages_listed_hosts_and_the_operator_may_lead_to_private_hosts(
+    database: str,
+) -> None:
     async with named(database) as door:
         there = "http://10.0.0.7:8080/"
         assert await reasons(door, f"{there}a", source="10.0.0.7:8080") == ["new_page"]

@@ -196,18 +196,18 @@ async def test_a_refused_ticket_is_replaced_at_once(running: Mgmt, database: str
         assert await soon(lambda: one(database, known))
         server = IndexServer(at.removeprefix("http://").replace("0.0.0.0", "127.0.0.1"))
         old = await front.ticket(host)
-        server.show(old)
+        server.set_ticket(old)
         assert not await is_refused(server)
         with psycopg.connect(database) as conn:
             conn.execute("update work.ticket_key set key = decode(repeat('ab', 32), 'hex')")
         async with asyncio.timeout(15):
             await refused_at_last(server)
-        server.show(old)
+        server.set_ticket(old)
         assert server.refused, "the same ticket is no better"
         front.forget_tickets([host])
         new = await front.ticket(host)
         assert new != old
-        server.show(new)
+        server.set_ticket(new)
         assert not await is_refused(server)
         server.close()
 
@@ -222,7 +222,7 @@ async def refused_at_last(server: IndexServer) -> None:
 
 async def is_refused(server: IndexServer) -> bool:
     with pytest.raises(Unreachable):  # what it answers is no answer to a search
-        await server.ask(SEARCH, b"{}", asyncio.get_running_loop().time() + 20)
+        await server.call(SEARCH, b"{}", asyncio.get_running_loop().time() + 20)
     return server.refused
 
 

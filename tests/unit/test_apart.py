@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.models.placements import House, grid
-from usher.mgmt.placement_rules import MovableChunk, Move, Quota, RowServer, moves
+from usher.mgmt.placement_rules import MovableChunk, Move, PlacementServer, Quota, moves
 
 MACHINES = st.sampled_from("ABC")
 OFFERS = st.lists(st.tuples(st.sampled_from([None, 0, 1]), st.sets(MACHINES)), max_size=6)
@@ -35,7 +35,7 @@ def test_there_is_room_apart_for_what_a_dead_server_held_and_a_new_one_takes(bat
     house.load()
     house.be(100, "gone")
     assert len(house.plan()) == 50
-    house.servers[999] = RowServer(999, 2, "m3")
+    house.servers[999] = PlacementServer(999, 2, "m3")
     assert len(house.plan()) == 500 // 11
     assert house.clashes() == 0
 
@@ -53,7 +53,7 @@ def test_as_many_moves_as_possible_lead_to_a_machine_without_a_copy(
     share, extra = divmod(total, len(takers))
     counts = dict.fromkeys(takers, share) | {name: -count for name, count in give.items()}
     quota = Quota(counts, list(takers) if extra else [], extra)
-    servers = [RowServer(n, 1, name) for n, name in {**takers, 0: "A", 1: "B"}.items()]
+    servers = [PlacementServer(n, 1, name) for n, name in {**takers, 0: "A", 1: "B"}.items()]
     found = moves(servers, quota, offers)
     assert fills(found, quota, offers, takers)
     best = 0
@@ -89,7 +89,7 @@ def test_new_chunks_are_all_apart_if_no_machine_must_hold_more_than_there_are(
     rows: list[list[str]],
 ) -> None:
     servers = [
-        RowServer(row * 10 + n, row, name)
+        PlacementServer(row * 10 + n, row, name)
         for row, machines in enumerate(rows, 1)
         for n, name in enumerate(machines)
     ]
@@ -103,10 +103,10 @@ def test_new_chunks_are_all_apart_if_no_machine_must_hold_more_than_there_are(
 
 
 def test_a_new_machine_takes_what_shares_a_machine_and_no_chunk_twice() -> None:
-    house = House(2, [RowServer(1, 1, "old"), RowServer(2, 2, "old")])
+    house = House(2, [PlacementServer(1, 1, "old"), PlacementServer(2, 2, "old")])
     house.build(30)
     house.load()
-    house.servers |= {3: RowServer(3, 1, "new"), 4: RowServer(4, 2, "new")}
+    house.servers |= {3: PlacementServer(3, 1, "new"), 4: PlacementServer(4, 2, "new")}
     assert house.clashes() == 30
     assert len(house.plan()) == 30
     assert house.clashes() == 0

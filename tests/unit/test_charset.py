@@ -1,4 +1,4 @@
-"""Bytes become text by what they are, whatever they are said to be."""
+"""Bytes are decoded by their content, even if they declare another charset."""
 
 import codecs
 
@@ -83,14 +83,14 @@ def test_a_page_that_says_utf16_in_ascii_is_utf8() -> None:
         (JAPANESE, "iso2022_jp"),
     ],
 )
-def test_a_guess_where_nobody_says_anything(text: str, encoding: str) -> None:
+def test_detection_without_a_declaration(text: str, encoding: str) -> None:
     assert decode(text.encode(encoding)) == text
 
 
 @pytest.mark.parametrize(
     "label", ["iso-8859-1", "windows-1251", "us-ascii", "nonsense", "rot13", "zip", "", "utf-7"]
 )
-def test_utf8_is_known_by_its_looks(label: str) -> None:
+def test_utf8_is_detected(label: str) -> None:
     assert decode((GERMAN + CHINESE).encode(), label) == GERMAN + CHINESE
 
 
@@ -101,11 +101,11 @@ def test_a_few_bad_bytes_cost_no_more_than_themselves() -> None:
     )
 
 
-def test_a_lie_about_utf8_is_found_out() -> None:
+def test_a_false_declaration_of_utf8_is_detected() -> None:
     assert decode((RUSSIAN * 5).encode("cp1251"), "utf-8") == RUSSIAN * 5
 
 
-def test_only_charsets_are_known() -> None:
+def test_codec_names() -> None:
     assert [
         codec_name(label) for label in ("rot13", "zip", "utf-7", "\0", "", "utf-8\0", "é" * 99)
     ] == [""] * 7

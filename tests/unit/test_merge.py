@@ -1,4 +1,4 @@
-"""Many answers become one: best first, every page once, copies folded, silence told."""
+"""Many answers become one: best first, every page once, near-copies hidden."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usher.query.results import Hit, Hits, Suggestion, TermStats, sum_stats
-from usher.search.merge import MAX_SIMHASH_DISTANCE, MergedHits, merge, suggest
+from usher.search.merge import MAX_SIMHASH_DISTANCE, MergedHits, choose_suggestions, merge
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 HASH = 0x0123_4567_89AB_CDEF
@@ -28,7 +28,7 @@ def hit(name: str, score: float, **facts: Any) -> Hit:  # noqa: ANN401 - whateve
 
 
 def urls(results: MergedHits) -> list[str]:
-    return [found.hit.host for found in results.found]
+    return [found.hit.host for found in results.hits]
 
 
 def test_the_best_of_all_servers_come_first() -> None:
@@ -38,18 +38,14 @@ def test_the_best_of_all_servers_come_first() -> None:
     }
     results = merge(answers, k=10)
     assert urls(results) == ["a", "b", "c", "d"]
-    assert [found.server for found in results.found] == ["one", "two", "two", "one"]
+    assert [found.server for found in results.hits] == ["one", "two", "two", "one"]
     assert (results.total, results.hidden, results.exact, results.more) == (52, 0, False, True)
     assert results.hosts == {"b": 40, "d": 4, "a": 1}
-    assert not results.partial
 
 
-def test_a_silent_server_is_told() -> None:
-    results = merge({"one": Hits(1, (hit("a", 1),)), "two": None}, k=10)
-    assert urls(results) == ["a"]
-    assert results.partial
-    assert results.missing == ("two",)
-    assert merge({"one": None, "two": None}, k=10).missing == ("one", "two")
+def test_no_answers_give_no_hits() -> None:
+    assert urls(merge({"one": Hits(1, (hit("a", 1),)), "two": Hits()}, k=10)) == ["a"]
+    assert merge({"one": Hits(), "two": Hits()}, k=10) == MergedHits()
     assert merge({}, k=10) == MergedHits()
 
 
@@ -67,7 +63,7 @@ def test_copies_are_folded_into_the_best_of_them() -> None:
     )
     results = merge({"one": Hits(9, hits)}, k=10)
     assert urls(results) == ["best", "not-near", "original", "unknown", "unknown-too"]
-    assert [found.copies for found in results.found] == [3, 0, 1, 0, 0]
+    assert [found.copies for found in results.hits] == [3, 0, 1, 0, 0]
     assert (results.total, results.hidden, results.exact, results.more) == (5, 4, True, False)
 
 
@@ -80,7 +76,7 @@ def test_only_the_newest_version_of_a_page_is_shown() -> None:
     old = hit("a", 9, chunk=1)
     new = hit("a", 3, chunk=7, crawled=NOW + timedelta(days=1))
     results = merge({"one": Hits(1, (old,)), "two": Hits(2, (new, hit("b", 5)))}, k=10)
-    assert [found.hit for found in results.found] == [hit("b", 5), new]
+    assert [found.hit for found in results.hits] == [hit("b", 5), new]
     assert results.total == 2
 
 
@@ -89,7 +85,7 @@ def test_pages_of_a_pdf_are_not_copies_of_each_other() -> None:
         hit("a", 5 - number, url=f"https://a/#page={number}", canonical="https://a/")
         for number in range(3)
     ]
-    assert len(merge({"one": Hits(3, tuple(pages))}, k=10).found) == 3
+    assert len(merge({"one": Hits(3, tuple(pages))}, k=10).hits) == 3
 
 
 def test_equal_scores_stay_in_order_whoever_answers_first() -> None:
@@ -117,26 +113,26 @@ HITS = st.lists(
 
 @given(HITS, st.integers(1, 7))
 def test_pages_of_results_neither_repeat_nor_lose_any(hits: list[Hit], k: int) -> None:
-    answers: dict[str, Hits | None] = {
+    answers: dict[str, Hits] = {
         name: Hits(len(part), tuple(sorted(part, key=lambda one: -one.score)))
         for name, part in (("one", hits[::2]), ("two", hits[1::2]))
     }
     whole = merge(answers, k=100)
     paged = [
-        found for offset in range(0, 50, k) for found in merge(answers, k=k, offset=offset).found
+        found for offset in range(0, 50, k) for found in merge(answers, k=k, offset=offset).hits
     ]
-    assert paged == list(whole.found)
-    assert len(whole.found) == whole.total
+    assert paged == list(whole.hits)
+    assert len(whole.hits) == whole.total
     assert whole.hidden + whole.total == len(hits)
-    assert sum(found.copies for found in whole.found) == whole.hidden
-    for one in whole.found:
-        for other in whole.found:
+    assert sum(found.copies for found in whole.hits) == whole.hidden
+    for one in whole.hits:
+        for other in whole.hits:
             if one is not other and one.hit.simhash and other.hit.simhash:
                 assert (one.hit.simhash ^ other.hit.simhash).bit_count() > MAX_SIMHASH_DISTANCE
 
 
 def test_results_travel_as_json() -> None:
-    results = merge({"one": Hits(1, (hit("a", 1, published=NOW),), {"a": 1}), "two": None}, k=10)
+    results = merge({"one": Hits(1, (hit("a", 1, published=NOW),), {"a": 1}), "two": Hits()}, k=10)
     assert msgspec.json.decode(msgspec.json.encode(results), type=MergedHits) == results
 
 
@@ -155,5 +151,5 @@ def test_servers_vote_for_better_words() -> None:
         [Suggestion("conection", "collection", 7)],
         [Suggestion("conection", "connection", 4)],
     ]
-    assert suggest(votes) == {"conection": "connection", "x": "y"}
-    assert suggest([]) == {}
+    assert choose_suggestions(votes) == {"conection": "connection", "x": "y"}
+    assert choose_suggestions([]) == {}

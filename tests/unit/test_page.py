@@ -1,4 +1,4 @@
-"""A page is walked: where it leads, what it asks for, and which text it is."""
+"""The crawler's view of a page: links, directives and the hash of its text."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -148,14 +148,14 @@ BASE = st.builds(
 
 
 @given(HREF, BASE)
-def test_the_short_way_leads_where_the_long_one_does(href: str, base: str) -> None:
+def test_the_fast_path_agrees_with_the_parser(href: str, base: str) -> None:
     start = url(base)
     there = parse(href, start)
     expected = None if isinstance(there, UrlRefusal) else str(there)
     assert LinkResolver(start)(href) in {expected, None if "a:" in href else expected}
 
 
-def test_more_links_than_anybody_needs_are_counted() -> None:
+def test_links_beyond_the_limit_are_counted() -> None:
     found = walked("".join(f"<a href=p{number}>x</a>" for number in range(MAX_LINKS + 50)))
     assert (len(found.links), found.dropped) == (MAX_LINKS, 50)
     assert found.links[-1].endswith(f"/p{MAX_LINKS - 1}")

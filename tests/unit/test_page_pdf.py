@@ -1,4 +1,4 @@
-"""A PDF is read page by page, and a bad one is a problem, not an error."""
+"""A PDF is read page by page; a bad one is a problem, not an error."""
 
 import pickle
 from datetime import UTC, datetime
@@ -42,13 +42,13 @@ def test_without_a_title_it_is_the_name_of_the_file() -> None:
     ("body", "problem"),
     [
         (paper(["Secret"], locked=True), "it is encrypted"),
-        (b"%PDF-1.4 nothing", "it is no readable PDF"),
-        (b"", "it is no readable PDF"),
+        (b"%PDF-1.4 nothing", "it is not a readable PDF"),
+        (b"", "it is not a readable PDF"),
         (paper([""]), "it has no text"),
-        (paper(["Words"])[:300], "it is no readable PDF"),
+        (paper(["Words"])[:300], "it is not a readable PDF"),
     ],
 )
-def test_what_cannot_be_read_says_why(body: bytes, problem: str) -> None:
+def test_an_unreadable_pdf_has_a_reason(body: bytes, problem: str) -> None:
     [page] = extract_documents(body, HERE, media_type="application/pdf")
     assert (page.url, page.title, page.text, page.problem) == (
         str(HERE),
@@ -67,12 +67,12 @@ def test_pages_and_text_are_bounded() -> None:
     )
 
 
-def test_it_can_be_read_by_another_process() -> None:
+def test_a_pdf_can_be_read_by_another_process() -> None:
     found = pdf.read_pdf(paper(["Words"]))
     assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301 - our own bytes
 
 
-def test_the_crawler_does_not_open_it() -> None:
+def test_the_crawler_does_not_open_a_pdf() -> None:
     found = parse_page(paper(["Words"]), HERE, media_type="application/pdf")
     assert (found.kind, found.text64, found.links) == ("pdf", 0, [])
 
@@ -99,7 +99,7 @@ WHOLE = paper(["One", "Two"], info=INFO)
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, len(WHOLE) - 1), st.binary(max_size=20))
-def test_broken_ones_never_raise(at: int, junk: bytes) -> None:
+def test_broken_pdfs_never_raise(at: int, junk: bytes) -> None:
     assert extract_documents(
         WHOLE[:at] + junk + WHOLE[at + len(junk) :], HERE, media_type="application/pdf"
     )

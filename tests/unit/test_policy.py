@@ -116,12 +116,12 @@ def test_limits_can_be_lifted_and_seconds_are_whole() -> None:
         ({"memory": -1}, "such as 64K"),
         ({"cpu": -3}, "at least 1"),
         ({"output": "1T"}, "at most 268,435,456"),
-        ({"directory": 3}, "text is wanted"),
+        ({"directory": 3}, "expected text"),
         ({"run": "shell"}, "auto, exec, fork"),
         ({"run": ["exec"]}, "auto, exec, fork"),
         ({"preload": "os"}, "a list of modules"),
         ({"preload": ["os; import sys"]}, "not the name of a module"),
-        ({"preload": [1]}, "not the name of a module"),
+        ({"preload": [1]}, "1 cannot be in a list of modules"),
     ],
 )
 def test_values_that_cannot_be_used(table: dict[str, Any], words: str) -> None:
@@ -168,8 +168,8 @@ def test_every_option_is_a_field_in_its_bounds_and_documented() -> None:
     assert list(OPTIONS) == [field.name for field in dataclasses.fields(Policy)]
     for name, option in OPTIONS.items():
         default = getattr(Policy(), name)
-        assert default is None or option.least is None or option.least <= default
-        assert default is None or option.most is None or default <= option.most
+        assert default is None or option.minimum is None or option.minimum <= default
+        assert default is None or option.maximum is None or default <= option.maximum
         assert f"| `{name}` |" in text
 
 
@@ -191,7 +191,7 @@ def test_the_file_keeps_worker_tables_beside_the_settings(tmp_path: Path) -> Non
     assert loaded.settings.pool_size == 3
     assert loaded.workers == {"fetch": {"kill_after": "5m"}, "defaults": {}}
     assert read_policies(loaded.workers).of("fetch").kill_after == 5 * MINUTE
-    assert [shown.name for shown in loaded.shown()] == setting_names()
+    assert [shown.name for shown in loaded.rows()] == setting_names()
     assert load({}).workers == {}
 
 

@@ -113,7 +113,7 @@ def test_the_bounds_are_reached_and_kept(start: timedelta, base: timedelta) -> N
         (RevisitState(NOW), "success", True, True, RevisitState(NOW + 4 * DAY, 4 * DAY)),
         (RevisitState(NOW), "success", False, True, RevisitState(NOW + 12 * DAY, 12 * DAY)),
         (RevisitState(NOW, 4 * DAY), "unchanged", True, True, RevisitState(NOW + 6 * DAY, 6 * DAY)),
-        (RevisitState(NOW, DAY, 2), "gone", False, True, RevisitState(NOW + DAY, DAY)),
+        (RevisitState(NOW, DAY, 2), "gone", False, True, RevisitState(NOW + DAY, DAY, misses=1)),
         (RevisitState(NOW), "failure", False, True, RevisitState(NOW + HOUR, None, 1)),
         (RevisitState(NOW, DAY, 2), "failure", False, False, RevisitState(NOW + 4 * HOUR, DAY, 3)),
         (

@@ -1,4 +1,4 @@
-"""robots.txt is read as RFC 9309 says, whatever it looks like, and page directives as the search engines agreed."""
+"""robots.txt is parsed by RFC 9309, and page directives as the search engines agreed."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,6 +13,7 @@ from usher.crawl.robots import (
     CACHE_DURATION,
     MAX_BYTES,
     Directives,
+    RobotsRules,
     cache_duration,
     directives,
     parse_robots,
@@ -22,9 +23,17 @@ from usher.crawl.robots import (
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
+def rules_in(body: bytes) -> RobotsRules:
+    return parse_robots(body, "usher")
+
+
+def rules_after(status: int | None, body: bytes) -> RobotsRules:
+    return rules_for_response(status, body, "usher")
+
+
 def allows(body: str | bytes, path: str, agent: str = "usher") -> bool:
     raw = body if isinstance(body, bytes) else body.encode()
-    return parse_robots(raw, agent).allowed(f"https://example.com{path}")
+    return parse_robots(raw, agent).allows(f"https://example.com{path}")
 
 
 def rules(*lines: str) -> str:
@@ -156,13 +165,13 @@ def test_bytes_that_are_no_text_compare_as_bytes() -> None:
     assert not allows(body, "/ab")
 
 
-def test_too_much_is_cut_at_the_end_of_a_line() -> None:
+def test_long_files_are_cut_at_the_end_of_a_line() -> None:
     start = b"User-agent: *\nDisallow: /x\nDisallow: /"
     whole = start + b"y" * (MAX_BYTES - len(start)) + b"\nDisallow: /z\n"
     assert not allows(whole, "/x")
     assert allows(whole, "/z")
     assert allows(start + b"y" * MAX_BYTES, "/")
-    assert not parse_robots(b"x" * (MAX_BYTES + 1), "usher").prefixes
+    assert not rules_in(b"x" * (MAX_BYTES + 1)).prefixes
 
 
 STAR = b"User-agent: *\n"
@@ -177,19 +186,21 @@ HOSTILE = [
 @pytest.mark.parametrize("body", HOSTILE)
 def test_hostile_files_are_read_in_time(body: bytes) -> None:
     # Bounded by the suite's patience, not by a clock: each takes well under a second.
-    told = parse_robots(body, "usher")
-    assert told.allowed("https://example.com/" + "a" * 2_000) in {True, False}
+    told = rules_in(body)
+    assert told.allows("https://example.com/" + "a" * 2_000) in {True, False}
     assert len(told.sitemaps) <= robots.MAX_SITEMAPS
 
 
 def test_robots_txt_itself_is_always_allowed() -> None:
     for told in (
-        rules_for_response(200, rules("Disallow: /").encode(), "usher"),
-        rules_for_response(503, b"", "usher"),
+        rules_after(200, rules("Disallow: /").encode()),
+        rules_after(503, b""),
     ):
-        assert told.allowed("https://example.com/robots.txt")
-        assert not told.allowed("https://example.com/robots.txt.old")
-        assert told.rule("https://example.com/robots.txt") == "robots.txt itself is always allowed"
+        assert told.allows("https://example.com/robots.txt")
+        assert not told.allows("https://example.com/robots.txt.old")
+        assert (
+            told.explain("https://example.com/robots.txt") == "robots.txt itself is always allowed"
+        )
 
 
 ROOTS = ["https://e.com", "http://e.com:8080/", "https://e.com#top", "https://e.com?", "/", ""]
@@ -197,20 +208,20 @@ ROOTS = ["https://e.com", "http://e.com:8080/", "https://e.com#top", "https://e.
 
 @pytest.mark.parametrize("url", ROOTS)
 def test_urls_without_a_path_ask_for_the_root(url: str) -> None:
-    assert not parse_robots(rules("Disallow: /").encode(), "usher").allowed(url)
-    assert parse_robots(rules("Disallow: /x").encode(), "usher").allowed(url)
+    assert not rules_in(rules("Disallow: /").encode()).allows(url)
+    assert rules_in(rules("Disallow: /x").encode()).allows(url)
 
 
 def test_the_deciding_line_is_named() -> None:
-    told = parse_robots(rules("disallow: /private", "Allow: /private/*n$ # yes").encode(), "usher")
-    assert told.rule("https://e.com/private/x") == "Disallow: /private (group *)"
-    assert told.rule("https://e.com/private/open") == "Allow: /private/*n$ (group *)"
-    assert told.rule("https://e.com/else") == "no rule matches"
+    told = rules_in(rules("disallow: /private", "Allow: /private/*n$ # yes").encode())
+    assert told.explain("https://e.com/private/x") == "Disallow: /private (group *)"
+    assert told.explain("https://e.com/private/open") == "Allow: /private/*n$ (group *)"
+    assert told.explain("https://e.com/else") == "no rule matches"
 
 
 def test_the_group_is_named() -> None:
     told = parse_robots(b"User-agent: Usher/1\nDisallow: /\n", "Usher/2.0")
-    assert told.rule("https://example.com/") == "Disallow: / (group usher)"
+    assert told.explain("https://example.com/") == "Disallow: / (group usher)"
 
 
 DELAYS: list[tuple[str, float | None, float | None]] = [
@@ -227,15 +238,15 @@ DELAYS: list[tuple[str, float | None, float | None]] = [
 
 @pytest.mark.parametrize(("lines", "asked", "capped"), DELAYS)
 def test_delays_are_read_and_capped(lines: str, asked: float | None, capped: float | None) -> None:
-    told = parse_robots(f"User-agent: *\n{lines}".encode(), "usher")
+    told = rules_in(f"User-agent: *\n{lines}".encode())
     assert (told.asked_delay, told.crawl_delay) == (asked, capped)
 
 
 def test_a_delay_is_for_the_agents_above_it() -> None:
     body = b"User-agent: slow\nCrawl-delay: 30\nUser-agent: *\nDisallow: /x\n"
     assert parse_robots(body, "slow").crawl_delay == 30
-    assert parse_robots(body, "usher").crawl_delay is None
-    assert not parse_robots(body, "slow").allowed("https://example.com/x")
+    assert rules_in(body).crawl_delay is None
+    assert not parse_robots(body, "slow").allows("https://example.com/x")
 
 
 def test_sitemaps_are_absolute_bounded_and_named_once() -> None:
@@ -250,55 +261,40 @@ def test_sitemaps_are_absolute_bounded_and_named_once() -> None:
         "https://e.com/" + "x" * 9_000,
     ]
     body = "\n".join(f"Sitemap: {url}" for url in lines)
-    assert parse_robots(
-        f"User-agent: other\nDisallow: /\n{body}".encode(), "usher"
-    ).sitemaps == tuple(named)
+    assert rules_in(f"User-agent: other\nDisallow: /\n{body}".encode()).sitemaps == tuple(named)
     many = "\n".join(f"sitemap: https://example.com/{n}" for n in range(500)).encode()
-    assert parse_robots(many, "usher").sitemaps == tuple(
-        f"https://example.com/{n}" for n in range(100)
-    )
+    assert rules_in(many).sitemaps == tuple(f"https://example.com/{n}" for n in range(100))
 
 
 @pytest.mark.parametrize("status", [200, 203, 299])
-def test_an_answer_is_read(status: int) -> None:
-    told = rules_for_response(status, rules("Disallow: /x").encode(), "usher")
-    assert (told.wait, told.allowed("http://e.com/x"), told.allowed("http://e.com/")) == (
-        False,
-        False,
-        True,
-    )
+def test_a_successful_response_is_parsed(status: int) -> None:
+    told = rules_after(status, rules("Disallow: /x").encode())
+    assert not told.unavailable
+    assert not told.allows("http://e.com/x")
+    assert told.allows("http://e.com/")
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 418, 451, 499, 301, 302])
-def test_a_plain_no_allows_everything(status: int) -> None:
-    told = rules_for_response(status, rules("Disallow: /").encode(), "usher")
-    assert not told.wait
-    assert told.allowed("https://example.com/x")
-    assert (
-        told.rule("https://example.com/x") == f"robots.txt answered {status}: everything is allowed"
-    )
-    assert cache_duration(told, failures=3) == CACHE_DURATION
+def test_a_client_error_allows_everything(status: int) -> None:
+    told = rules_after(status, rules("Disallow: /").encode())
+    assert not told.unavailable
+    assert told.allows("https://example.com/x")
+    note = f"robots.txt returned {status}: everything is allowed"
+    assert told.explain("https://example.com/x") == note
+    assert cache_duration(told) == CACHE_DURATION
 
 
 @pytest.mark.parametrize("status", [None, 500, 503, 599, 429, 304, 0, 100, 999, -1])
-def test_trouble_means_wait(status: int | None) -> None:
-    told = rules_for_response(status, rules("Allow: /").encode(), "usher")
-    assert told.wait
-    assert not told.allowed("https://example.com/x")
-    assert "nothing is allowed for now" in told.rule("https://example.com/x")
+def test_a_server_error_makes_the_rules_unavailable(status: int | None) -> None:
+    told = rules_after(status, rules("Allow: /").encode())
+    assert told.unavailable
+    assert not told.allows("https://example.com/x")
+    assert "nothing is allowed for now" in told.explain("https://example.com/x")
 
 
-def test_the_wait_grows_to_a_day() -> None:
-    told = rules_for_response(None, b"", "usher")
-    waits = [cache_duration(told, failures) for failures in range(50)]
-    assert waits[:3] == [robots.ERROR_CACHE_DURATION * times for times in (1, 2, 4)]
-    assert waits == sorted(waits)
-    assert (
-        waits[-1]
-        == CACHE_DURATION
-        == cache_duration(rules_for_response(404, b"", "usher"))
-        == timedelta(days=1)
-    )
+def test_rules_are_cached_for_a_day_and_failures_for_minutes() -> None:
+    assert cache_duration(rules_after(None, b"")) == timedelta(minutes=10)
+    assert cache_duration(rules_after(404, b"")) == CACHE_DURATION == timedelta(days=1)
 
 
 # Where both say the same. Not here, because RFC 9309 has it otherwise than protego: fields that are no rules among the
@@ -326,9 +322,9 @@ def test_it_agrees_with_protego(body: str, urls: list[str]) -> None:
     # protego reads what follows a `$` in its own way.
     assume(not re.search(r"\$.", body))
     known = Protego.parse(body)
-    told = parse_robots(body.encode(), "usher")
+    told = rules_in(body.encode())
     for url in urls:
-        assert told.allowed(url) == known.can_fetch(url, "usher"), (body, url, told.rule(url))
+        assert told.allows(url) == known.can_fetch(url, "usher"), (body, url, told.explain(url))
 
 
 @given(PATTERNS, PATHS)
@@ -341,12 +337,12 @@ def test_patterns_match_as_a_regular_expression_would(pattern: str, path: str) -
 
 @given(st.binary(max_size=200) | FILES.map(str.encode), st.text(max_size=30))
 def test_anything_is_read_and_what_is_kept_reads_the_same(body: bytes, url: str) -> None:
-    told = rules_for_response(200, body, "usher")
+    told = rules_after(200, body)
     kept = robots.normalize_text(body)
     assert "\0" not in kept
     assert robots.normalize_text(kept.encode()) == kept
-    assert rules_for_response(200, kept.encode(), "usher") == told
-    assert told.allowed(url) is not told.rule(url).startswith("Disallow")
+    assert rules_after(200, kept.encode()) == told
+    assert told.allows(url) is not told.explain(url).startswith("Disallow")
 
 
 SAID = {
@@ -384,7 +380,7 @@ def test_directives_are_read(value: str, wanted: Directives) -> None:
 
 
 @pytest.mark.parametrize(("value", "end"), ENDS.items())
-def test_a_page_is_not_indexed_past_its_time(value: str, end: datetime) -> None:
+def test_unavailable_after(value: str, end: datetime) -> None:
     assert directives([value], "usher") == Directives(unavailable_after=end)
     assert not directives([value], "usher", end - timedelta(seconds=1)).noindex
     assert directives([value], "usher", end) == Directives(noindex=True, unavailable_after=end)

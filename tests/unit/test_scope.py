@@ -62,13 +62,15 @@ def test_host_domain_and_any(found_on: str, target: str, *, together: bool) -> N
 @pytest.mark.parametrize(("listed", "place", "allowed"), PLACES)
 def test_listed(listed: list[Range], place: Range | None, *, allowed: bool) -> None:
     scope = LinkScope("listed", tuple(listed))
-    assert allows(scope, found_on="a.com", target="b.gov", place=place) == allowed
-    assert allows(scope, found_on="a.com", target="a.com", place=place)
+    assert allows(scope, found_on="a.com", target="b.gov", target_range=place) == allowed
+    assert allows(scope, found_on="a.com", target="a.com", target_range=place)
 
 
 def test_ranges_count_only_when_listed() -> None:
     for kind in ("host", "domain"):
-        assert not allows(LinkScope(kind, (NASA,)), found_on="a.com", target="nasa.gov", place=ONE)
+        assert not allows(
+            LinkScope(kind, (NASA,)), found_on="a.com", target="nasa.gov", target_range=ONE
+        )
 
 
 @pytest.mark.parametrize("kind", get_args(ScopeKind))
@@ -87,6 +89,8 @@ def test_knowing_more_never_takes_a_permission_away(listed: Parts, target: Parts
     ]
     for one in (tld_range(listed.tld), domain_range(listed.tld, listed.domain), Range(1, MAX)):
         scope = LinkScope("listed", (one,))
-        answers = [allows(scope, found_on="a.com", target="b.gov", place=place) for place in places]
+        answers = [
+            allows(scope, found_on="a.com", target="b.gov", target_range=place) for place in places
+        ]
         assert answers == sorted(answers)
         assert answers[-1] == (number in one)

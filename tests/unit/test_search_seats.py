@@ -4,25 +4,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usher.messages.front_end import ServerRow
-from usher.search.row_map import GONE_SECONDS, RowMap, SearchRow
+from usher.search.row_map import DEPARTED_SECONDS, RowMap, SearchRow
 
 
 def see(seats: RowMap, drawn: dict[int, dict[str, list[int]]], now: float = 0.0) -> None:
-    seats.see([ServerRow(row, list(servers)) for row, servers in drawn.items()], drawn, now)
+    seats.update([ServerRow(row, list(servers)) for row, servers in drawn.items()], drawn, now)
 
 
 def lost(seats: RowMap) -> list[int]:
-    return [bench.lost for bench in seats.benches]
+    return [bench.lost for bench in seats.rows]
 
 
 def test_a_server_that_leaves_takes_its_chunks_with_it() -> None:
     seats = RowMap()
     see(seats, {1: {"a": [1, 2], "b": [3]}, 2: {"c": [1, 2, 3]}})
-    assert seats.benches == (SearchRow(1, ("a", "b")), SearchRow(2, ("c",)))
+    assert seats.rows == (SearchRow(1, ("a", "b")), SearchRow(2, ("c",)))
     see(seats, {1: {"b": [3]}, 2: {"c": [1, 2, 3]}})
     assert lost(seats) == [2, 0]
-    assert seats.missing(["b"]) == 2 / 3
-    assert seats.missing(["b", "c"]) == 0
+    assert seats.missing_share(["b"]) == 2 / 3
+    assert seats.missing_share(["b", "c"]) == 0
     assert seats.holders(2) == ["c"]
     see(seats, {1: {"b": [1, 3]}, 2: {"c": [1, 2, 3]}})
     assert lost(seats) == [1, 0]
@@ -34,26 +34,26 @@ def test_the_only_row_misses_what_no_other_names() -> None:
     seats = RowMap()
     see(seats, {1: {"a": [1, 2], "b": [3]}})
     see(seats, {1: {"b": [3]}}, 1.0)
-    assert (lost(seats), seats.missing(["b"])) == ([2], 2 / 3)
+    assert (lost(seats), seats.missing_share(["b"])) == ([2], 2 / 3)
     see(seats, {1: {"b": [3, 4]}}, 2.0)
     assert lost(seats) == [2]
     see(seats, {1: {"a": [1], "b": [3, 4]}}, 3.0)  # back, and what it lacks was dropped in order
     assert lost(seats) == [0]
     see(seats, {1: {"b": [3, 4]}}, 4.0)
     see(
-        seats, {1: {"b": [3, 4]}}, 5.0 + GONE_SECONDS
+        seats, {1: {"b": [3, 4]}}, 5.0 + DEPARTED_SECONDS
     )  # whoever is away for so long will not come back
     assert lost(seats) == [0]
 
 
 def test_every_row_misses_what_is_not_searchable_since_a_restore() -> None:
     seats, rows = RowMap(), [ServerRow(1, ["a"]), ServerRow(2, ["b"])]
-    seats.see(rows, {1: {"a": [1]}, 2: {"b": [1, 2]}}, 0.0, unrestored=[2, 3])
+    seats.update(rows, {1: {"a": [1]}, 2: {"b": [1, 2]}}, 0.0, unrestored=[2, 3])
     assert lost(seats) == [2, 1]
-    assert seats.missing(["a", "b"]) == 1 / 3
-    seats.see(rows, {1: {"a": [1, 2, 3]}, 2: {"b": [1, 2]}}, 1.0, unrestored=[3])
+    assert seats.missing_share(["a", "b"]) == 1 / 3
+    seats.update(rows, {1: {"a": [1, 2, 3]}, 2: {"b": [1, 2]}}, 1.0, unrestored=[3])
     assert lost(seats) == [0, 1]
-    seats.see(rows, {1: {"a": [1, 2]}, 2: {"b": [1, 2]}}, 2.0)
+    seats.update(rows, {1: {"a": [1, 2]}, 2: {"b": [1, 2]}}, 2.0)
     assert lost(seats) == [0, 0], "its pages were crawled again"
 
 
@@ -70,35 +70,35 @@ def test_a_row_that_still_loads_is_not_whole_but_has_lost_nothing() -> None:
     seats = RowMap()
     many = list(range(1000))
     see(seats, {1: {"a": many}, 2: {"b": many[:995]}, 3: {"c": many[:900]}, 4: {"d": []}})
-    assert [bench.behind for bench in seats.benches] == [False, False, True, True]
+    assert [bench.behind for bench in seats.rows] == [False, False, True, True]
     assert lost(seats) == [0, 0, 0, 0]
 
 
 def test_a_map_without_chunks_or_servers_does_no_harm() -> None:
     seats = RowMap()
-    seats.see([ServerRow(1, ["a", "b"]), ServerRow(2, [])], {}, 0.0)
-    assert seats.benches == (SearchRow(1, ("a", "b")),)
-    assert seats.missing(["a"]) == 0
+    seats.update([ServerRow(1, ["a", "b"]), ServerRow(2, [])], {}, 0.0)
+    assert seats.rows == (SearchRow(1, ("a", "b")),)
+    assert seats.missing_share(["a"]) == 0
 
 
 def test_a_row_that_is_incomplete_without_them_uses_servers_on_probation() -> None:
     seats = RowMap()
     see(seats, {1: {"a": [1, 2], "c": [3]}})
-    seats.see([ServerRow(1, ["a"])], {1: {"a": [1, 2]}}, 1.0, {1: {"c": [3]}})
-    assert seats.benches == (SearchRow(1, ("a", "c"), probation=True),)
-    assert seats.missing(["a", "c"]) == 0
-    seats.see([ServerRow(1, ["a"])], {1: {"a": [1, 2]}}, 2.0)  # it failed again
+    seats.update([ServerRow(1, ["a"])], {1: {"a": [1, 2]}}, 1.0, {1: {"c": [3]}})
+    assert seats.rows == (SearchRow(1, ("a", "c"), probation=True),)
+    assert seats.missing_share(["a", "c"]) == 0
+    seats.update([ServerRow(1, ["a"])], {1: {"a": [1, 2]}}, 2.0)  # it failed again
     assert lost(seats) == [1]
-    seats.see(
+    seats.update(
         [ServerRow(1, ["a"])], {1: {"a": [1, 2, 3]}}, 3.0, {1: {"c": [3]}}
     )  # reseated meanwhile
-    assert seats.benches == (SearchRow(1, ("a",)),)
+    assert seats.rows == (SearchRow(1, ("a",)),)
 
 
 def test_a_row_may_consist_of_servers_on_probation_only() -> None:
     seats = RowMap()
-    seats.see([ServerRow(2, ["b"])], {2: {"b": [1, 2]}}, 0.0, {1: {"a": [1, 2]}})
-    assert seats.benches == (SearchRow(1, ("a",), probation=True), SearchRow(2, ("b",)))
+    seats.update([ServerRow(2, ["b"])], {2: {"b": [1, 2]}}, 0.0, {1: {"a": [1, 2]}})
+    assert seats.rows == (SearchRow(1, ("a",), probation=True), SearchRow(2, ("b",)))
 
 
 drawings = st.dictionaries(
@@ -118,9 +118,9 @@ def test_what_is_there_is_never_missed(history: list[dict[int, dict[str, list[in
         }
         see(seats, named, float(moment))
         there = {chunk for one in named.values() for chunks in one.values() for chunk in chunks}
-        assert there <= seats.every
+        assert there <= seats.chunks
         everybody = [host for one in named.values() for host in one]
-        assert seats.missing(everybody) <= 1 - len(there) / max(1, len(seats.every)) + 1e-9
-        for bench in seats.benches:
+        assert seats.missing_share(everybody) <= 1 - len(there) / max(1, len(seats.chunks)) + 1e-9
+        for bench in seats.rows:
             here = {chunk for chunks in named[bench.row].values() for chunk in chunks}
-            assert bench.lost <= len(seats.every - here)
+            assert bench.lost <= len(seats.chunks - here)

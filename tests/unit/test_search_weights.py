@@ -4,7 +4,7 @@ import pytest
 
 from usher.query.language import Query, parse_query
 from usher.query.results import TermStats
-from usher.search.term_stats import MOST, TermStatsCache, combine_stats, part_of
+from usher.search.term_stats import MAX_COMBINED_ENTRIES, TermStatsCache, combine_stats, part_of
 
 
 def told(*words: str, documents: int = 9) -> TermStats:
@@ -22,13 +22,13 @@ def words(query: Query) -> list[str]:
 
 def test_only_words_that_nobody_asked_for_are_unknown() -> None:
     weights = TermStatsCache()
-    known, unknown = weights.look(parse_query("open source"), 1)
+    known, unknown = weights.get(parse_query("open source"), 1)
     assert (known, words(unknown)) == ([], ["open", "source"])
-    weights.keep(unknown, 1, told("open", "source"))
-    known, unknown = weights.look(parse_query("source code"), 1)
+    weights.put(unknown, 1, told("open", "source"))
+    known, unknown = weights.get(parse_query("source code"), 1)
     assert (known, words(unknown)) == ([told("source")], ["code"])
-    weights.keep(unknown, 1, told("code", documents=10))
-    known, unknown = weights.look(parse_query("code OR open -source"), 1)
+    weights.put(unknown, 1, told("code", documents=10))
+    known, unknown = weights.get(parse_query("code OR open -source"), 1)
     assert not unknown.groups
     assert len(known) == 2
 
@@ -36,23 +36,23 @@ def test_only_words_that_nobody_asked_for_are_unknown() -> None:
 @pytest.mark.parametrize("text", ['"open"', "title:open", "open lang:de"])
 def test_a_word_elsewhere_is_another(text: str) -> None:
     weights = TermStatsCache()
-    weights.keep(parse_query("open"), 1, told("open"))
-    assert weights.look(parse_query("open"), 1)[0]
-    known, unknown = weights.look(parse_query(text), 1)
+    weights.put(parse_query("open"), 1, told("open"))
+    assert weights.get(parse_query("open"), 1)[0]
+    known, unknown = weights.get(parse_query(text), 1)
     assert (known, words(unknown)) == ([], ["open"])
     assert unknown.languages == parse_query(text).languages
 
 
 def test_what_is_known_is_forgotten_sooner_if_servers_load_something() -> None:
-    weights = TermStatsCache(seconds=0.0, longer=60.0)
-    weights.keep(parse_query("open"), 1, told("open"))
-    assert weights.look(parse_query("open"), 1)[0]
-    assert not weights.look(parse_query("open"), 2)[0]
-    weights.keep(parse_query("source"), 0, told("source"))  # nobody knows what they hold
-    assert not weights.look(parse_query("source"), 0)[0]
-    lately = TermStatsCache(seconds=60.0, longer=0.0)
-    lately.keep(parse_query("open"), 1, told("open"))
-    assert lately.look(parse_query("open"), 2)[0]
+    weights = TermStatsCache(fresh_seconds=0.0, unchanged_seconds=60.0)
+    weights.put(parse_query("open"), 1, told("open"))
+    assert weights.get(parse_query("open"), 1)[0]
+    assert not weights.get(parse_query("open"), 2)[0]
+    weights.put(parse_query("source"), 0, told("source"))  # nobody knows what they hold
+    assert not weights.get(parse_query("source"), 0)[0]
+    lately = TermStatsCache(fresh_seconds=60.0, unchanged_seconds=0.0)
+    lately.put(parse_query("open"), 1, told("open"))
+    assert lately.get(parse_query("open"), 2)[0]
 
 
 def test_of_an_answer_each_word_keeps_what_is_about_it() -> None:
@@ -69,11 +69,11 @@ def test_of_an_answer_each_word_keeps_what_is_about_it() -> None:
 
 def test_of_too_much_servers_are_asked_anew() -> None:
     weights, query = TermStatsCache(), parse_query("open OR source code")
-    many = told(*(f"word{number}" for number in range(MOST)))
-    weights.keep(parse_query("open"), 1, many)
-    assert weights.look(query, 1) == ([], query)
-    weights.keep(query, 1, told("open", "source", "code"))
-    known, unknown = weights.look(query, 1)
+    many = told(*(f"word{number}" for number in range(MAX_COMBINED_ENTRIES)))
+    weights.put(parse_query("open"), 1, many)
+    assert weights.get(query, 1) == ([], query)
+    weights.put(query, 1, told("open", "source", "code"))
+    known, unknown = weights.get(query, 1)
     assert (len(known), unknown.groups) == (3, ())
 
 

@@ -17,8 +17,8 @@ from usher.mgmt.placement_rules import (
     MovableChunk,
     Move,
     PlacedCopy,
+    PlacementServer,
     PlacementState,
-    RowServer,
     intake,
     machine,
     moves,
@@ -56,7 +56,7 @@ def test_a_server_that_joins_gets_its_share_and_nothing_else_moves(
     house = House(rows, grid(rows, k, shared=shared))
     house.build(n)
     house.load()
-    house.servers[999] = RowServer(999, 1, "new")
+    house.servers[999] = PlacementServer(999, 1, "new")
     done = house.plan()
     assert len(done) == n // (k + 1)
     assert all(move.taker == 999 for move in done)
@@ -103,7 +103,7 @@ WEIGHED = st.lists(
 def test_quotas_are_met_by_the_fewest_moves(
     row: list[tuple[int, int, Condition]], waiting: int
 ) -> None:
-    servers = [RowServer(n, 1, f"m{n}", one[0], one[2]) for n, one in enumerate(row)]
+    servers = [PlacementServer(n, 1, f"m{n}", one[0], one[2]) for n, one in enumerate(row)]
     counts = {n: count for n, (_, count, _) in enumerate(row)}
     quota = quotas(servers, counts, waiting)
     fit = [one for one in servers if one.condition == "fit"]
@@ -128,7 +128,7 @@ def test_quotas_are_met_by_the_fewest_moves(
 def test_arriving_chunks_fill_the_lowest_first(
     row: list[tuple[int, int, Condition]], arriving: int
 ) -> None:
-    servers = [RowServer(n, 1, f"m{n}", 1, one[2]) for n, one in enumerate(row)]
+    servers = [PlacementServer(n, 1, f"m{n}", 1, one[2]) for n, one in enumerate(row)]
     counts = {n: count for n, (_, count, _) in enumerate(row)}
     quota = intake(servers, counts, arriving)
     level = {one.id: counts[one.id] for one in servers if one.condition == "fit"}
@@ -142,17 +142,17 @@ def test_arriving_chunks_fill_the_lowest_first(
 
 
 def test_what_is_not_loaded_yet_moves_first() -> None:
-    house = House(1, [RowServer(1, 1, "a")])
+    house = House(1, [PlacementServer(1, 1, "a")])
     house.build(10)
     house.load()
     house.build(10)
-    house.servers[2] = RowServer(2, 1, "b")
+    house.servers[2] = PlacementServer(2, 1, "b")
     assert sorted(move.chunk for move in house.plan()) == list(range(10, 20))
     assert "leaving" not in house.copies.values()
 
 
 def test_a_server_that_returns_takes_back_what_it_still_holds() -> None:
-    house = House(1, [RowServer(n, 1, f"m{n}") for n in range(3)])
+    house = House(1, [PlacementServer(n, 1, f"m{n}") for n in range(3)])
     house.build(30)
     house.load()
     before = dict(house.copies)
@@ -166,7 +166,7 @@ def test_a_server_that_returns_takes_back_what_it_still_holds() -> None:
 
 
 def test_one_that_is_unsure_keeps_what_it_has_and_gets_no_more() -> None:
-    house = House(1, [RowServer(n, 1, f"m{n}") for n in range(3)])
+    house = House(1, [PlacementServer(n, 1, f"m{n}") for n in range(3)])
     house.build(30)
     house.be(0, "unsure")
     assert house.plan() == []
@@ -177,11 +177,11 @@ def test_one_that_is_unsure_keeps_what_it_has_and_gets_no_more() -> None:
 
 
 def test_no_copy_is_dropped_for_one_on_a_server_that_does_not_answer() -> None:
-    house = House(1, [RowServer(1, 1, "a")])
+    house = House(1, [PlacementServer(1, 1, "a")])
     house.build(1)
     house.load()
     house.be(1, "draining")
-    house.servers[2] = RowServer(2, 1, "b")
+    house.servers[2] = PlacementServer(2, 1, "b")
     house.plan()
     house.load()
     for condition in ("unsure", "gone"):
@@ -201,7 +201,7 @@ def test_fewer_servers_than_rows_or_none_wait_and_are_repaired() -> None:
     for n in (1, 2, 3):
         row = row_for("alone:1", house.servers.values(), 3)
         assert row == n
-        house.servers[n] = RowServer(n, row, "alone")
+        house.servers[n] = PlacementServer(n, row, "alone")
         assert len(house.plan()) == 10
         house.build(0)
         house.check_balance()
@@ -210,7 +210,7 @@ def test_fewer_servers_than_rows_or_none_wait_and_are_repaired() -> None:
 
 
 def test_the_last_server_of_a_row_keeps_what_nobody_can_take() -> None:
-    house = House(1, [RowServer(1, 1, "a")])
+    house = House(1, [PlacementServer(1, 1, "a")])
     house.build(5)
     house.load()
     for condition in ("draining", "gone", "unsure"):
@@ -222,15 +222,15 @@ def test_the_last_server_of_a_row_keeps_what_nobody_can_take() -> None:
 
 def test_a_server_without_a_row_gets_the_shortest() -> None:
     servers = [
-        RowServer(1, 1, "a"),
-        RowServer(2, 1, "b"),
-        RowServer(3, 2, "c"),
-        RowServer(4, 3, "d"),
+        PlacementServer(1, 1, "a"),
+        PlacementServer(2, 1, "b"),
+        PlacementServer(3, 2, "c"),
+        PlacementServer(4, 3, "d"),
     ]
     assert row_for("x", servers, 3) == 2
     assert row_for("D:5001", servers, 3) == 3
-    assert row_for("x", [*servers, RowServer(5, 2, "e", weight=5)], 3) == 3
-    assert row_for("x", [*servers[1:], RowServer(1, 1, "a", condition="gone")], 2) == 1
+    assert row_for("x", [*servers, PlacementServer(5, 2, "e", weight=5)], 3) == 3
+    assert row_for("x", [*servers[1:], PlacementServer(1, 1, "a", condition="gone")], 2) == 1
     assert row_for("x", servers, 4) == 4
     assert row_for("x", [], 1) == row_for("x", [], 0) == 1
 
@@ -254,12 +254,12 @@ def test_the_machine_is_the_host_without_its_port(host: str, name: str) -> None:
 
 def test_a_weight_is_at_least_one() -> None:
     with pytest.raises(BadInput, match="1 or more") as caught:
-        RowServer(1, 1, "a", weight=0)
+        PlacementServer(1, 1, "a", weight=0)
     assert "Drain" in caught.value.hint
 
 
 def test_offers_that_nobody_asked_for_are_passed_over() -> None:
-    servers = [RowServer(1, 1, "a"), RowServer(2, 1, "b")]
+    servers = [PlacementServer(1, 1, "a"), PlacementServer(2, 1, "b")]
     quota = quotas(servers, {1: 4, 2: 2})
     offers = [
         MovableChunk(1, 2),
@@ -303,7 +303,7 @@ def test_many_chunks_are_seated_in_batches_and_a_join_moves_only_its_share(*, sh
         held += found[100]
     assert set(counts.values()) == {10_000}
     assert len(set(held)) == 10_000
-    row = [*grid(1, 20), RowServer(999, 1, "new")]
+    row = [*grid(1, 20), PlacementServer(999, 1, "new")]
     quota = quotas(row, counts)
     assert takes(quota) == 200_000 // 21
     offers = (MovableChunk(chunk, 100 + chunk % 20) for chunk in range(200_000))
@@ -327,7 +327,7 @@ class Days(RuleBasedStateMachine):
     def join(self, name: str, weight: int) -> None:
         servers = self.house.servers
         row = row_for(name, servers.values(), 3)
-        servers[len(servers)] = RowServer(len(servers), row, name, weight)
+        servers[len(servers)] = PlacementServer(len(servers), row, name, weight)
 
     @precondition(lambda self: self.house.servers)
     @rule(data=st.data(), condition=st.sampled_from(["fit", "fit", "unsure", "draining", "gone"]))

@@ -1,4 +1,4 @@
-"""Settings: sources in order, every value checked, nothing unknown, no secret shown."""
+"""Settings: order of sources, validation, unknown names, hidden secrets."""
 
 from pathlib import Path
 
@@ -40,12 +40,12 @@ def test_the_file_is_found_by_its_variable(tmp_path: Path) -> None:
     assert load({"USHER_CONFIG": str(file)}).settings.pool_size == 3
 
 
-def test_a_relative_data_directory_is_meant_from_the_file(tmp_path: Path) -> None:
+def test_a_relative_data_directory_is_relative_to_the_file(tmp_path: Path) -> None:
     file = write(tmp_path, 'data = "here"\n')
     assert load({}, config=file).settings.data == tmp_path / "here"
 
 
-def test_our_name_of_a_setting_goes_over_that_of_others() -> None:
+def test_our_variable_overrides_that_of_others() -> None:
     both = {"DATABASE_URL": "postgresql://theirs", "USHER_DATABASE_URL": "postgresql://ours"}
     assert load(both).settings.database_url == "postgresql://ours"
     assert load({"DATABASE_URL": "postgresql://theirs"}).origins["database_url"] == "DATABASE_URL"
@@ -86,7 +86,7 @@ def test_bad_variables(environment: dict[str, str], words: str) -> None:
         ("pool_size = ", "not valid TOML"),
         ("pool_size = true", "a whole number"),
         ('pool_size = "many"', "a whole number"),
-        ("data = 3", "text is wanted"),
+        ("data = 3", "expected text"),
         ("[worker]\nx = 1", "worker"),
     ],
 )
@@ -95,7 +95,7 @@ def test_bad_files(tmp_path: Path, text: str, words: str) -> None:
         load({}, config=write(tmp_path, text))
 
 
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(BadSetting) as caught:
         load({"USHER_POOL_SZE": "3"})
     assert caught.value.hint == "Did you mean USHER_POOL_SIZE?"
@@ -103,7 +103,7 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
 
 def test_every_setting_is_shown_with_help_and_without_secrets() -> None:
     loaded = load({"DATABASE_URL": "postgresql://me:secret@here/db"})
-    shown = list(loaded.shown())
+    shown = list(loaded.rows())
     assert [one.name for one in shown] == setting_names()
     assert all(one.help for one in shown)
     assert not any("secret" in one.value for one in shown)
@@ -134,5 +134,5 @@ def test_masking_takes_any_text(text: str) -> None:
 
 def test_a_token_is_not_shown() -> None:
     loaded = load({"USHER_TOKEN": "s3cr3t"})
-    [shown] = [shown for shown in loaded.shown() if shown.name == "token"]
+    [shown] = [shown for shown in loaded.rows() if shown.name == "token"]
     assert shown.value == "***"

@@ -1,4 +1,4 @@
-"""Sitemaps are read in every shape that sites give them, and what is broken yields what is left of it."""
+"""Sitemaps of every form are parsed, and damaged ones as far as possible."""
 
 import gzip
 from datetime import UTC, datetime, timedelta, timezone
@@ -24,6 +24,10 @@ A, B = "https://example.com/a", "https://example.com/b"
 DAY = datetime(2024, 5, 17, tzinfo=UTC)
 
 
+def parsed(body: str | bytes) -> ParsedSitemap:
+    return parse_sitemap(body if isinstance(body, bytes) else body.encode(), URL)
+
+
 def urlset(*entries: str, attributes: str = f'xmlns="{NS}"', prefix: str = "") -> str:
     inside = "\n".join(f"<{prefix}url>{entry}</{prefix}url>" for entry in entries)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<{prefix}urlset {attributes}>{inside}</{prefix}urlset>\n'
@@ -34,7 +38,7 @@ def loc(text: str, lastmod: str = "") -> str:
 
 
 def urls(body: str | bytes) -> list[str]:
-    found = parse_sitemap(body if isinstance(body, bytes) else body.encode(), URL)
+    found = parsed(body)
     assert found.problem == ""
     assert found.sitemaps == ()
     return [entry.url for entry in found.pages]
@@ -42,7 +46,7 @@ def urls(body: str | bytes) -> list[str]:
 
 def test_pages_come_with_their_dates() -> None:
     body = urlset(loc(A, "2024-05-17"), loc(B), f"<lastmod>2024-05-17</lastmod>\n {loc(A)}")
-    assert parse_sitemap(body.encode(), URL) == ParsedSitemap(
+    assert parsed(body) == ParsedSitemap(
         pages=(SitemapEntry(A, DAY), SitemapEntry(B), SitemapEntry(A, DAY))
     )
 
@@ -50,9 +54,7 @@ def test_pages_come_with_their_dates() -> None:
 def test_an_index_names_other_sitemaps() -> None:
     inside = f"<sitemap>{loc(A, '2024-05-17')}</sitemap><sitemap>{loc(B)}</sitemap>"
     body = f"<sitemapindex xmlns='{NS}'>{inside}</sitemapindex>"
-    assert parse_sitemap(body.encode(), URL) == ParsedSitemap(
-        sitemaps=(SitemapEntry(A, DAY), SitemapEntry(B))
-    )
+    assert parsed(body) == ParsedSitemap(sitemaps=(SitemapEntry(A, DAY), SitemapEntry(B)))
 
 
 SHAPES = {
@@ -138,22 +140,18 @@ RDF = f"""<rdf:RDF xmlns="http://purl.org/rss/1.0/"><channel><link>https://examp
 
 @pytest.mark.parametrize("body", [RSS, ATOM, RDF], ids=["rss", "atom", "rdf"])
 def test_feeds_are_read_as_sitemaps(body: str) -> None:
-    assert parse_sitemap(body.encode(), URL) == ParsedSitemap(
-        pages=(SitemapEntry(A, DAY), SitemapEntry(B))
-    )
+    assert parsed(body) == ParsedSitemap(pages=(SitemapEntry(A, DAY), SitemapEntry(B)))
 
 
 def test_prefixed_atom_is_read() -> None:
     body = ATOM.replace("<", "<a:").replace("<a:/", "</a:")
-    assert [entry.url for entry in parse_sitemap(body.encode(), URL).pages] == [A, B]
+    assert [entry.url for entry in parsed(body).pages] == [A, B]
 
 
 def test_an_empty_feed_is_no_problem() -> None:
-    assert (
-        parse_sitemap(b"<rss><channel><link>https://example.com/</link></channel></rss>", URL)
-        == ParsedSitemap()
-    )
-    assert parse_sitemap(urlset().encode(), URL) == ParsedSitemap()
+    feed = "<rss><channel><link>https://example.com/</link></channel></rss>"
+    assert parsed(feed) == ParsedSitemap()
+    assert parsed(urlset()) == ParsedSitemap()
 
 
 @pytest.mark.parametrize(
@@ -167,42 +165,36 @@ def test_an_empty_feed_is_no_problem() -> None:
         "//",
     ],
 )
-def test_what_makes_no_url_is_skipped_and_counted(text: str) -> None:
-    found = parse_sitemap(urlset(loc(A), loc(text), loc(B)).encode(), URL)
-    assert (found.pages, found.problem, found.skipped) == (
-        (SitemapEntry(A), SitemapEntry(B)),
-        "",
-        1,
-    )
+def test_invalid_urls_are_skipped_and_counted(text: str) -> None:
+    found = parsed(urlset(loc(A), loc(text), loc(B)))
+    assert found == ParsedSitemap(pages=(SitemapEntry(A), SitemapEntry(B)), skipped=1)
 
 
-def test_the_longest_address_is_kept() -> None:
+def test_the_longest_url_is_kept() -> None:
     longest = "https://example.com/".ljust(MAX_URL_LENGTH, "x")
     assert urls(urlset(loc(longest))) == [longest]
 
 
-def test_relative_addresses_need_a_base() -> None:
+def test_relative_urls_need_a_base() -> None:
     found = parse_sitemap(urlset(loc(A), loc("/b")).encode(), "nonsense:")
     assert (found.pages, found.skipped) == ((SitemapEntry(A),), 1)
 
 
-def test_only_so_many_entries_are_read() -> None:
+def test_the_number_of_entries_is_limited() -> None:
     last = loc(f"{A}/last", "2024-05-17")
     whole = urlset(*[loc(A)] * (MAX_ENTRIES - 1), last)
-    assert parse_sitemap(whole.encode(), URL).problem == ""
-    found = parse_sitemap(whole.replace("</urlset>", f"<url>{loc(B)}</url></urlset>").encode(), URL)
+    assert parsed(whole).problem == ""
+    found = parsed(whole.replace("</urlset>", f"<url>{loc(B)}</url></urlset>"))
     assert found.problem == "Only the first 50,000 entries were read."
     assert len(found.pages) == MAX_ENTRIES
     assert found.pages[-1] == SitemapEntry(f"{A}/last", DAY)
 
 
 @pytest.mark.parametrize("end", range(1, 28))
-def test_a_cut_file_yields_whole_addresses_only(end: int) -> None:
-    found = parse_sitemap(
-        urlset(loc(A), loc(B)).encode()[: -len("</loc></url></urlset>\n") - end], URL
-    )
+def test_a_truncated_file_yields_complete_urls_only(end: int) -> None:
+    found = parsed(urlset(loc(A), loc(B)).encode()[: -len("</loc></url></urlset>\n") - end])
     assert found == ParsedSitemap(
-        pages=(SitemapEntry(A),), problem="It stops before its end; entries may be missing."
+        pages=(SitemapEntry(A),), problem="The file is truncated; entries may be missing."
     )
 
 
@@ -220,25 +212,22 @@ def test_a_cut_file_yields_whole_addresses_only(end: int) -> None:
         b"not\nfound",
     ],
 )
-def test_what_is_no_sitemap_says_so(body: bytes) -> None:
-    found = parse_sitemap(body, URL)
+def test_other_files_are_reported_as_a_problem(body: bytes) -> None:
+    found = parsed(body)
     assert found.pages == ()
-    assert found.problem == "It is no sitemap, no feed and no list of URLs."
+    assert found.problem == "This is not a sitemap, a feed or a list of URLs."
 
 
-def test_a_list_of_other_things_yields_its_urls_and_a_problem() -> None:
-    found = parse_sitemap(f"# Links\n{A}\nhello\n".encode(), URL)
-    assert (found.pages, found.skipped, found.problem[:17]) == (
-        (SitemapEntry(A),),
-        2,
-        "It is no sitemap,",
-    )
+def test_a_list_with_other_lines_yields_its_urls_and_a_problem() -> None:
+    found = parsed(f"# Links\n{A}\nhello\n")
+    assert (found.pages, found.skipped) == ((SitemapEntry(A),), 2)
+    assert found.problem.startswith("This is not a sitemap,")
 
 
 def test_a_missing_root_is_noticed() -> None:
-    found = parse_sitemap(f"<url>{loc(A)}</url>".encode(), URL)
+    found = parsed(f"<url>{loc(A)}</url>")
     assert found.pages == (SitemapEntry(A),)
-    assert found.problem == "It stops before its end; entries may be missing."
+    assert found.problem == "The file is truncated; entries may be missing."
 
 
 def test_entities_that_a_file_declares_are_not_expanded() -> None:
@@ -250,40 +239,42 @@ def test_entities_that_a_file_declares_are_not_expanded() -> None:
     assert urls(body) == [f"{A}?&l9;", f"{B}?&file;"]
 
 
-def test_packed_files_are_read_whole_twice_packed_and_in_parts() -> None:
+def test_compressed_files_may_be_nested_and_have_parts() -> None:
     body = urlset(loc(A), loc(B)).encode()
     assert urls(gzip.compress(gzip.compress(body))) == [A, B]
     assert urls(gzip.compress(body[:70]) + gzip.compress(body[70:]) + b"\0\0") == [A, B]
 
 
-def test_broken_packing_yields_what_came_before() -> None:
+def test_damaged_compression_yields_the_entries_before() -> None:
     packed = gzip.compress("".join(f"{A}/{n * 7919 % 10007}\n" for n in range(20_000)).encode())
     for body in (packed[:-20_000], packed[:-20_000] + b"\xff" * 100_000):
-        found = parse_sitemap(body, URL)
+        found = parsed(body)
         assert found.problem in {
-            "The packed file ends before its end.",
-            "The packed file is broken.",
+            "The compressed file is truncated.",
+            "The compressed file is damaged.",
         }
         assert 1_000 < len(found.pages) < 20_000
-    assert parse_sitemap(b"\x1f\x8b", URL).problem == "The packed file ends before its end."
-    assert parse_sitemap(b"\x1f\x8b garbage", URL).problem == "The packed file is broken."
+    assert parsed(b"\x1f\x8b").problem == "The compressed file is truncated."
+    assert parsed(b"\x1f\x8b garbage").problem == "The compressed file is damaged."
 
 
-def test_a_file_of_nothing_but_parts_is_given_up() -> None:
-    found = parse_sitemap(gzip.compress(f"{A}\n".encode()) * 1_001, URL)
+def test_the_number_of_parts_is_limited() -> None:
+    found = parsed(gzip.compress(f"{A}\n".encode()) * 1_001)
     assert (len(found.pages), found.problem) == (
         1_000,
-        "The packed file has more than 1,000 parts.",
+        "The compressed file has more than 1,000 parts.",
     )
-    assert parse_sitemap(b"<urlset>" + b"<!---->" * 500_001 + b"</urlset>", URL).skipped == 1
+    assert parsed(b"<urlset>" + b"<!---->" * 500_001 + b"</urlset>").skipped == 1
 
 
-def test_a_bomb_is_opened_no_further_than_allowed() -> None:
+def test_a_bomb_is_decompressed_up_to_the_limit() -> None:
     packed = gzip.compress(urlset(loc(A)).encode() + bytes(MAX_BYTES), 1)
     for body in (packed, gzip.compress(packed)):
-        found = parse_sitemap(body, URL)
+        found = parsed(body)
         assert found.pages == (SitemapEntry(A),)
-        assert found.problem == f"It is larger than {MAX_BYTES:,} bytes; the rest was not read."
+        assert (
+            found.problem == f"The file is larger than {MAX_BYTES:,} bytes; the rest was not read."
+        )
 
 
 @pytest.mark.parametrize(
@@ -297,7 +288,7 @@ def test_a_bomb_is_opened_no_further_than_allowed() -> None:
 @pytest.mark.parametrize("start", [b"", b"<urlset>", b"<feed><entry>"])
 def test_hostile_files_are_read_in_time(start: bytes, piece: bytes) -> None:
     # What is looked at again for each piece would take minutes.
-    found = parse_sitemap(start + piece * (100_000 // len(piece)), URL)
+    found = parsed(start + piece * (100_000 // len(piece)))
     assert found.problem or found.skipped
     assert is_sitemap(start + piece * 9_000, "", "/") is (start == b"<urlset>")
 
@@ -330,11 +321,11 @@ NONSENSE = [
 @pytest.mark.parametrize(("text", "time"), MOMENTS.items())
 def test_dates_are_read(text: str, time: datetime) -> None:
     assert parse_date(text) == time
-    assert parse_sitemap(urlset(loc(A, text)).encode(), URL).pages == (SitemapEntry(A, time),)
+    assert parsed(urlset(loc(A, text))).pages == (SitemapEntry(A, time),)
 
 
 @pytest.mark.parametrize("text", NONSENSE)
-def test_nonsense_is_no_date(text: str) -> None:
+def test_invalid_dates(text: str) -> None:
     assert parse_date(text) is None
 
 
@@ -367,7 +358,7 @@ PIECES = st.sampled_from([
     st.booleans(),
 )
 def test_anything_is_read(body: bytes, packed: bool) -> None:  # noqa: FBT001 - as hypothesis gives it
-    found = parse_sitemap(gzip.compress(body) if packed else body, URL)
+    found = parsed(gzip.compress(body) if packed else body)
     assert not (found.pages and found.sitemaps)
     assert all(entry.url for entry in (*found.pages, *found.sitemaps))
     assert isinstance(is_sitemap(body, "text/plain", "/sitemap.txt"), bool)
@@ -398,7 +389,9 @@ UNLIKE = {
 
 
 @pytest.mark.parametrize(("body", "media_type", "path"), LIKE.values(), ids=LIKE)
-def test_sitemaps_are_known_by_their_first_bytes(body: bytes, media_type: str, path: str) -> None:
+def test_sitemaps_are_recognized_by_their_first_bytes(
+    body: bytes, media_type: str, path: str
+) -> None:
     assert is_sitemap(body, media_type, path)
 
 

@@ -56,13 +56,13 @@ def test_the_states_are_those_of_the_database() -> None:
         (ProcessEnd(None, "missing", "No program feed.py"), KILLS, (PERMANENT, None, "No program feed.py")),
         (ProcessEnd(None, "missing"), POLICY, (PERMANENT, None, "Program not found")),
         (ProcessEnd(None, "unstartable", "no memory"), POLICY, (TEMPORARY, None, "Could not be started: no memory")),
-        (ProcessEnd(None), POLICY, (TEMPORARY, None, "Nobody saw how it ended")),
+        (ProcessEnd(None), POLICY, (TEMPORARY, None, "Its end was not observed")),
     ],
 )  # fmt: skip
 def test_endings(
     ending: ProcessEnd, policy: Policy, expected: tuple[JobState, int | None, str | None]
 ) -> None:
-    found = job_outcome(ending, attempts=1, policy=policy, luck=0.5)
+    found = job_outcome(ending, attempts=1, policy=policy, random_share=0.5)
     assert (found.state, found.exit_code, found.message) == expected
     assert found.retry_in == (HOUR if found.state is TEMPORARY else None)
     assert found.note == ""
@@ -70,50 +70,54 @@ def test_endings(
 
 def test_a_short_timeout_is_not_shown_as_none() -> None:
     policy = replace(POLICY, kill_after=timedelta(seconds=0.5))
-    message = job_outcome(ProcessEnd(-15, "timeout"), attempts=1, policy=policy, luck=0).message
+    message = job_outcome(
+        ProcessEnd(-15, "timeout"), attempts=1, policy=policy, random_share=0
+    ).message
     assert message == "Timed out after 0.5s: killed by signal TERM"
 
 
 def test_four_runs_in_all() -> None:
     states = [
-        job_outcome(ProcessEnd(1), attempts=n, policy=POLICY, luck=0.5).state for n in range(1, 7)
+        job_outcome(ProcessEnd(1), attempts=n, policy=POLICY, random_share=0.5).state
+        for n in range(1, 7)
     ]
     assert states == [TEMPORARY] * 3 + [PERMANENT] * 3
 
 
 def test_giving_up_is_said_without_losing_what_the_worker_said() -> None:
     note = "given up after 4 attempts"
-    assert job_outcome(ProcessEnd(9), attempts=4, policy=POLICY, luck=0) == JobOutcome(
+    assert job_outcome(ProcessEnd(9), attempts=4, policy=POLICY, random_share=0) == JobOutcome(
         PERMANENT, 9, f"Invalid exit code: 9; {note}", note=note
     )
     assert job_outcome(
-        ProcessEnd(1, detail="NOCONNECTION"), attempts=4, policy=POLICY, luck=0
+        ProcessEnd(1, detail="NOCONNECTION"), attempts=4, policy=POLICY, random_share=0
     ) == JobOutcome(PERMANENT, 1, f"NOCONNECTION; {note}", note=note)
-    assert job_outcome(ProcessEnd(1), attempts=4, policy=POLICY, luck=0) == JobOutcome(
+    assert job_outcome(ProcessEnd(1), attempts=4, policy=POLICY, random_share=0) == JobOutcome(
         PERMANENT, 1, None, note=note
     )
     once = replace(POLICY, max_attempts=1)
     assert (
-        job_outcome(ProcessEnd(1), attempts=1, policy=once, luck=0).note
+        job_outcome(ProcessEnd(1), attempts=1, policy=once, random_share=0).note
         == "given up after 1 attempt"
     )
 
 
 def test_a_type_that_is_not_rescheduled_ends_with_its_first_error() -> None:
     off = replace(KILLS, auto_reschedule=False)
-    note = "not tried again: auto_reschedule is off"
+    note = "not retried: auto_reschedule is off"
     for ending, words in (
         (ProcessEnd(7), "Invalid exit code: 7"),
         (ProcessEnd(-9), "Killed by signal KILL"),
     ):
-        found = job_outcome(ending, attempts=1, policy=off, luck=0)
+        found = job_outcome(ending, attempts=1, policy=off, random_share=0)
         assert found == JobOutcome(PERMANENT, ending.code, f"{words}; {note}", note=note)
 
 
 def test_waits_grow_up_to_the_most() -> None:
     policy = replace(POLICY, max_attempts=10)
     waits = [
-        job_outcome(ProcessEnd(1), attempts=n, policy=policy, luck=0).retry_in for n in range(1, 8)
+        job_outcome(ProcessEnd(1), attempts=n, policy=policy, random_share=0).retry_in
+        for n in range(1, 8)
     ]
     assert waits == [n * HOUR for n in (1, 2, 4, 8, 16, 24, 24)]
 
@@ -121,7 +125,7 @@ def test_waits_grow_up_to_the_most() -> None:
 def test_chance_spreads_waits_by_its_share() -> None:
     policy = replace(POLICY, jitter=0.1)
     waits = [
-        job_outcome(ProcessEnd(1), attempts=1, policy=policy, luck=luck).retry_in
+        job_outcome(ProcessEnd(1), attempts=1, policy=policy, random_share=luck).retry_in
         for luck in (0, 0.5, 0.75)
     ]
     assert waits == [0.9 * HOUR, HOUR, 1.05 * HOUR]
@@ -149,7 +153,7 @@ ENDINGS = st.builds(
 def test_any_ending_settles_the_job(
     ending: ProcessEnd, attempts: int, policy: Policy, luck: float
 ) -> None:
-    found = job_outcome(ending, attempts=attempts, policy=policy, luck=luck)
+    found = job_outcome(ending, attempts=attempts, policy=policy, random_share=luck)
     assert found.state in {*FINAL_STATES, TEMPORARY}
     assert found.exit_code == ending.code
     assert (found.retry_in is not None) == (found.state is TEMPORARY)
@@ -165,7 +169,7 @@ def test_any_ending_settles_the_job(
 def test_a_later_attempt_never_waits_less(attempts: int, policy: Policy) -> None:
     policy = replace(policy, max_attempts=10**10, auto_reschedule=True)
     one, other = (
-        job_outcome(ProcessEnd(1), attempts=n, policy=policy, luck=0.5).retry_in
+        job_outcome(ProcessEnd(1), attempts=n, policy=policy, random_share=0.5).retry_in
         for n in (attempts, attempts + 1)
     )
     assert one is not None

@@ -1,4 +1,4 @@
-"""Log lines: readable on a terminal, one JSON object a line elsewhere."""
+"""Log lines: readable on a terminal, else one JSON object per line."""
 
 import io
 import json
@@ -46,7 +46,7 @@ def test_text_lines() -> None:
     assert stream.getvalue().endswith('warning refused reason="too long" n=3\n')
 
 
-def test_a_level_holds_back_what_is_below() -> None:
+def test_lower_levels_are_not_logged() -> None:
     stream = lines("text", level="warning")
     Log("door").info("admitted")
     assert stream.getvalue() == ""

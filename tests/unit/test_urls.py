@@ -1,4 +1,4 @@
-"""Any text becomes one canonical URL or one reason, and stays what it became."""
+"""Any text becomes one canonical URL or one reason, and a canonical URL stays the same."""
 
 import re
 
@@ -179,7 +179,7 @@ def test_every_text_has_one_canonical_form(text: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     ("reason", "text"), [(reason, text) for reason, texts in REFUSED.items() for text in texts]
 )
-def test_what_is_no_url_of_ours_is_refused_with_its_reason(reason: str, text: str) -> None:
+def test_an_unsupported_url_is_refused_with_a_reason(reason: str, text: str) -> None:
     answer = parse(text)
     assert isinstance(answer, UrlRefusal)
     assert answer.reason == reason
@@ -253,7 +253,7 @@ BASES = st.none() | st.sampled_from([PAGE, FILE])
 
 @settings(max_examples=800, deadline=None)
 @given(TEXTS, BASES)
-def test_every_answer_is_plain_short_and_final(text: str, base: Url | None) -> None:
+def test_every_canonical_url_is_ascii_short_and_stable(text: str, base: Url | None) -> None:
     answer = parse(text, base)
     if isinstance(answer, UrlRefusal):
         assert re.fullmatch("[ -~]{10,200}", answer.detail)

@@ -13,7 +13,7 @@ import psycopg
 
 from usher.db.pool import Connection, Database
 from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimedChunk, ClaimRequest, ClaimRows
+from usher.mgmt.chunks import ClaimedChunk, ClaimRows, PageClaim
 
 MAX_CLAIMS_PER_STATEMENT: Final = 16
 MAX_BATCHED_PAGES: Final = 50  # of one claim; larger ones bypass batching
@@ -24,7 +24,7 @@ CALLER_FAULTS: Final = (psycopg.DataError, psycopg.IntegrityError)
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitingClaim:
     crawler: int
-    request: ClaimRequest
+    request: PageClaim
     rows: "asyncio.Future[ClaimRows]"
 
 
@@ -36,7 +36,7 @@ class ClaimBatcher:
         self._queue: list[WaitingClaim] = []
         self._worker: asyncio.Task[None] | None = None
 
-    async def claim(self, crawler: int, request: ClaimRequest) -> ClaimedChunk | None:
+    async def claim(self, crawler: int, request: PageClaim) -> ClaimedChunk | None:
         """A new chunk for a crawler; None while there are too few pages and none has waited for too long."""
         if request.n > MAX_BATCHED_PAGES:
             async with self._db.connection() as conn:

@@ -25,7 +25,7 @@ from usher.http.server.endpoint import Endpoint
 from usher.messages.components import ChunkIdsQuery, ChunkState, UnpropagatedChunks
 from usher.messages.crawler import ContentChunkReport, PageReport
 from usher.messages.fields import chunk_number
-from usher.mgmt import chunks, unreported_pages
+from usher.mgmt import chunk_pages, chunks
 from usher.mgmt.chunks import Chunk, HostTrouble
 from usher.mgmt.component_names import ComponentType
 from usher.mgmt.components import ComponentRecord
@@ -92,7 +92,7 @@ async def finish(
     conn: Connection,
     crawler: ComponentRecord,
     chunk: int,
-    rows: Sequence[guestbook.PageReport] = (),
+    rows: Sequence[guestbook.FetchReport] = (),
 ) -> bool:
     """Set the chunk to crawled; False if the crawler does not hold it."""
     report = call.body
@@ -103,7 +103,7 @@ async def finish(
         sha256=report.sha256,
         size=report.bytes,
         now=database_time(call),
-        outcomes=rows,
+        reports=rows,
         # A crawler that reports pages reports all that it fetched; the other pages become due again.
         back=None if report.pages is None else True,
     )
@@ -118,7 +118,7 @@ def check_repeated(chunk: Chunk, crawler: ComponentRecord, report: ContentChunkR
 
 
 async def update_politeness(
-    conn: Connection, pages: Sequence[tuple[PageReport, guestbook.PageReport]], now: datetime
+    conn: Connection, pages: Sequence[tuple[PageReport, guestbook.FetchReport]], now: datetime
 ) -> None:
     """Let hosts that refused or did not answer rest, for all crawlers; clear the troubles of those that answered."""
     answering = {row.domain64 for report, row in pages if report.status is not None}
@@ -130,7 +130,7 @@ async def update_politeness(
 
 
 def host_trouble(
-    report: PageReport, row: guestbook.PageReport, answering: set[int]
+    report: PageReport, row: guestbook.FetchReport, answering: set[int]
 ) -> HostTrouble | None:
     """The host's trouble if it asks for a later visit, or if it answered for none of its pages."""
     is_silent = report.result == "failure" and report.status is None
@@ -145,12 +145,12 @@ def host_trouble(
 
 async def match_pages(
     conn: Connection, chunk: int, reports: Sequence[PageReport]
-) -> list[tuple[PageReport, guestbook.PageReport]]:
+) -> list[tuple[PageReport, guestbook.FetchReport]]:
     """Each report with its row for the guestbook; NotFound if a page is not in the chunk."""
-    pages = {(page.host, page.path): page for page in await unreported_pages.pages_of(conn, chunk)}
+    pages = {(page.host, page.path): page for page in await chunk_pages.pages_of(conn, chunk)}
     has_types = any(report.content_type for report in reports)
-    codes = await unreported_pages.content_types(conn) if has_types else {}
-    matched: dict[tuple[str, str], tuple[PageReport, guestbook.PageReport]] = {}
+    codes = await chunk_pages.content_types(conn) if has_types else {}
+    matched: dict[tuple[str, str], tuple[PageReport, guestbook.FetchReport]] = {}
     for report in reports:
         url = parse_link(report.link)
         page = pages.get((url.host, url.path))
@@ -169,9 +169,9 @@ def parse_link(link: str) -> Url:
 
 def guestbook_row(
     report: PageReport, page: GuestbookPage, codes: Mapping[str, int] | None = None
-) -> guestbook.PageReport:
+) -> guestbook.FetchReport:
     """The report as the guestbook stores it; `codes` are the numbers of media types."""
-    return guestbook.PageReport(
+    return guestbook.FetchReport(
         domain64=page.domain64,
         path=page.path,
         result=page_result(report),

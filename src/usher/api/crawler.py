@@ -35,8 +35,8 @@ from usher.messages.crawler import (
     PageToFetch,
 )
 from usher.messages.fields import MAX_PAGES_PER_CHUNK, chunk_number
-from usher.mgmt import chunks
-from usher.mgmt.chunks import ClaimedPage, ClaimRequest
+from usher.mgmt import chunk_pages, chunks
+from usher.mgmt.chunks import ClaimedPage, PageClaim
 from usher.mgmt.component_names import IDENTITY_HINT
 from usher.mgmt.components import ComponentRecord
 
@@ -51,7 +51,7 @@ async def get_links(call: MgmtCall[LinksQuery]) -> LinkChunk:
     wait = limits.wait
     if query.wait is not None and wait < UNLIMITED_WAIT:
         wait = min(wait, timedelta(seconds=query.wait))
-    request = ClaimRequest(
+    request = PageClaim(
         query.n or limits.pages, query.hosts, query.each, wait, limits.lease, query.hold
     )
     with reject_unstorable():
@@ -95,7 +95,7 @@ async def get_more_links(call: MgmtCall[MoreLinksQuery]) -> MoreLinks:
             chunk = await only_open_chunk(conn, crawler, now)
         if not await chunks.lock_chunk(conn, crawler.id, chunk, lease=lease, now=now):
             refuse_lost_lease(await require_chunk(conn, chunk), crawler)
-        request = ClaimRequest(int(number), wait=NO_WAIT, lease=lease, hold=query.hold)
+        request = PageClaim(int(number), wait=NO_WAIT, lease=lease, hold=query.hold)
         pages = await chunks.more_links(conn, crawler.id, chunk, request, now=now)
     links = [page.url for page in pages]
     return MoreLinks(chunk, links, pages_to_fetch(pages) if query.pages else [])
@@ -115,7 +115,7 @@ async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
     request, now, lease = call.body, database_time(call), call.context.limits.lease
     url, crawler = parse_link(request.link), await calling_component(call, "crawler")
     async with mgmt_connection(call) as conn:
-        page = await chunks.find_page(conn, url)
+        page = await chunk_pages.find_page(conn, url)
         if page is None:
             raise NotFound(f"{url} is not in the guestbook.")
         chunk = chunk_number(request.chunk_id) if request.chunk_id else page.chunk_id
@@ -130,7 +130,7 @@ async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
         settled = await chunks.report(conn, [guestbook_row(report, page)], now=now)
         replacement: list[ClaimedPage] = []
         if settled and request.state == "error":
-            one_page = ClaimRequest(1, wait=NO_WAIT, lease=lease)
+            one_page = PageClaim(1, wait=NO_WAIT, lease=lease)
             replacement = await chunks.more_links(conn, crawler.id, chunk, one_page, now=now)
     state = settled[0].state if settled else page.state
     return LinkStateAnswer(chunk, state, replacement[0].url if replacement else None)

@@ -11,7 +11,7 @@ from usher.api.door_messages import (
     EntreeRequest,
     KnockAnswer,
     KnockRequest,
-    UrlAnswer,
+    KnockVerdict,
 )
 from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.rules import Knock
@@ -64,9 +64,9 @@ def link_verdicts(verdicts: BatchVerdicts) -> LinkVerdicts:
     return LinkVerdicts(verdict_counts(verdicts), reasons)
 
 
-def url_answer(verdict: UrlVerdict) -> UrlAnswer:
+def url_answer(verdict: UrlVerdict) -> KnockVerdict:
     canonical = None if verdict.url is None else str(verdict.url)
-    return UrlAnswer(verdict.given, canonical, verdict.verdict, verdict.reason, verdict.detail)
+    return KnockVerdict(verdict.given, canonical, verdict.verdict, verdict.reason, verdict.detail)
 
 
 async def entree(call: MgmtCall[EntreeRequest]) -> EntreeAnswer:

@@ -19,7 +19,7 @@ class KnockRequest(Struct, forbid_unknown_fields=True):
     answers: bool = True
 
 
-class UrlAnswer(Struct, gc=False):
+class KnockVerdict(Struct, gc=False):
     """The verdict on one URL; `canonical` is null if the URL cannot be parsed."""
 
     url: str
@@ -35,7 +35,7 @@ class KnockAnswer(Struct):
     counts: VerdictCounts
     reasons: dict[Reason, int]
     brought: int
-    answers: list[UrlAnswer] | UnsetType = UNSET
+    answers: list[KnockVerdict] | UnsetType = UNSET
 
 
 class EntreeRequest(Struct):

@@ -106,7 +106,7 @@ async def add_feeds(call: MgmtCall[OfferedFeedsReport]) -> OfferedFeedsAnswer:
     return OfferedFeedsAnswer(len(new))
 
 
-def robots_answer(stored: robots.StoredRobots) -> RobotsAnswer:
+def robots_answer(stored: robots.RobotsRow) -> RobotsAnswer:
     names = RobotsAnswer.__struct_fields__
     return RobotsAnswer(**{name: getattr(stored, name) for name in names})
 

@@ -241,7 +241,7 @@ ENDPOINTS = (
         get_probation_map,
         None,
         ClusterMap,
-        "The index servers on probation or with an error, by row, with their chunks; used when no row is complete",
+        "The index servers that are not healthy, by row, with their chunks; used when no row is complete",
         access=read_and("front-end", "index-server"),
     ),
 )

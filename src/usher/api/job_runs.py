@@ -159,7 +159,7 @@ async def claim(call: MgmtCall[JobClaimRequest]) -> JobClaimAnswer:
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
         claimed = await jobs.claim(
-            conn, request.type, host, request.n, lease=lease, tries=attempts, now=now
+            conn, request.type, host, request.n, lease=lease, max_attempts=attempts, now=now
         )
         has_fewer = len(claimed) < request.n
         due = await jobs.next_due(conn, request.type, host) if has_fewer else None
@@ -257,7 +257,9 @@ def outcome_of(end: RunEnd, held: ActiveRun, policy: Policy) -> JobOutcome:
     why: EndReason = "cancelled" if held.cancel and end.state is None and code else "ended"
     rules = replace(policy, max_attempts=held.max_attempts or policy.max_attempts)
     luck = random.random()  # noqa: S311 - spreads retries
-    return job_outcome(ProcessEnd(code, why), attempts=held.attempts, policy=rules, luck=luck)
+    return job_outcome(
+        ProcessEnd(code, why), attempts=held.attempts, policy=rules, random_share=luck
+    )
 
 
 def message(end: RunEnd, outcome: JobOutcome) -> str | None:

@@ -167,7 +167,7 @@ async def cancel_job(call: MgmtCall[CancelRequest]) -> CancelAnswer:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
         why, now = without_nul(call.body.why), await server_time(conn)
-        cancelled = await jobs.cancel(conn, [id_], why=why, now=now)
+        cancelled = await jobs.cancel(conn, [id_], reason=why, now=now)
         if id_ not in cancelled:
             ended = await queries.show_job(conn, id_)
             raise wrong_state(f"Job {id_} has ended already: {ended.job.state}.")

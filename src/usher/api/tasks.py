@@ -69,7 +69,7 @@ async def add_task(call: MgmtCall[NewTaskRequest]) -> TaskView:
     )
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
-        id_ = await queue.add_task(conn, queue.TaskSpec(clock=schedule, **fields), now=now)
+        id_ = await queue.add_task(conn, queue.TaskSpec(schedule=schedule, **fields), now=now)
         if state != "enabled":
             await admin.set_task_state(conn, id_, state, now=now)
         return task_view(await task_queries.show_task(conn, id_))

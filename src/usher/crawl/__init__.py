@@ -1,4 +1,1 @@
-"""The crawler: chunks of pages come from MGMT over HTTP; content chunks, links and what became of each page go out.
-
-Central names: `content.Writer` and `reading.entries` for content chunks. It knows MGMT's HTTP API and no database.
-"""
+"""The crawler: fetches the pages of chunks, writes them to WARC files and reports results and links to MGMT."""

@@ -1,4 +1,4 @@
-"""A lease: how long a chunk belongs to this crawler.
+"""How long a chunk belongs to this crawler.
 
 No request may reach a host after the lease: MGMT gives the host to another crawler then.
 """
@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 
 
 class ChunkLease:
-    """Valid until a moment on the monotonic clock, or until the crawler stops."""
+    """Valid until a time on the monotonic clock, or until the crawler stops."""
 
     __slots__ = ("_over", "_requests", "_until")
 
@@ -21,21 +21,21 @@ class ChunkLease:
 
     @property
     def good(self) -> bool:
-        # Not the loop's clock, which uvloop reads once in a while: a process that was stopped has an old time.
+        # uvloop updates the loop's clock once per iteration, so it is behind in a process that was suspended.
         return not self._over.is_set() and time.monotonic() < self._until
 
     def renew(self, until: float) -> None:
-        """Extend the lease, also for requests under way."""
+        """Extend the lease, also for requests in flight."""
         self._until = until
         for timeout in self._requests:
             if not timeout.expired():
                 timeout.reschedule(until)
 
     def end(self) -> None:
-        """Allow no further request. Those under way go on."""
+        """Allow no further request. Requests in flight continue."""
         self._over.set()
 
-    async def rest(self, seconds: float) -> bool:
+    async def sleep(self, seconds: float) -> bool:
         """Wait that long, or until the lease is over; return whether it is still valid."""
         if seconds > 0:
             with suppress(TimeoutError):
@@ -44,8 +44,8 @@ class ChunkLease:
         return self.good
 
     @asynccontextmanager
-    async def covers(self) -> AsyncIterator[None]:
-        """Cancel a request that is under way when the lease expires, and raise TimeoutError.
+    async def cancel_on_expiry(self) -> AsyncIterator[None]:
+        """Cancel a request in flight when the lease expires, and raise TimeoutError.
 
         A request that was sent while the network was down would reach the host later.
         """

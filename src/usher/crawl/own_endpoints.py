@@ -1,4 +1,4 @@
-"""The addresses and ports of Usher itself, which no crawler and no feed job may request."""
+"""The addresses and ports of Usher itself, which crawlers and feed jobs must not request."""
 
 import json
 import socket
@@ -11,22 +11,22 @@ from urllib.parse import urlsplit
 from usher.addresses import Address, split_host
 from usher.settings import Settings
 
-PORTS_FILE: Final = "ports.json"  # of `usher up` and `usher crawl`, in the data directory
-DEMO_SITE: Final = "site"  # the one port in that file that is there to be crawled
+PORTS_FILE: Final = "ports.json"  # `usher up` and `usher crawl` write it to the data directory
+DEMO_SITE: Final = "site"  # the only port in that file that may be crawled
 LOOPBACK: Final = "127.0.0.1"
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443, "postgresql": 5432, "postgres": 5432}
 
 
 @dataclass(frozen=True, slots=True)
 class OwnEndpoint:
-    """A host, by name or address, and a port where a part of Usher listens."""
+    """A host, by name or address, and a port where a component of Usher listens."""
 
     host: str
     port: int
 
 
 def own_endpoints(settings: Settings, others: Iterable[str] = ()) -> frozenset[OwnEndpoint]:
-    """Return what the settings and the data directory name; `others` are further HOST:PORT texts."""
+    """Return the endpoints of the settings and of the data directory; `others` are further HOST:PORT texts."""
     urls = (
         settings.mgmt_url,
         settings.database_url,
@@ -35,12 +35,12 @@ def own_endpoints(settings: Settings, others: Iterable[str] = ()) -> frozenset[O
         settings.worker_url,
         settings.search_url,
     )
-    found = {endpoint for url in urls if (endpoint := _of_url(url))}
-    found |= {OwnEndpoint(name, port) for name, port in map(split_host, others) if port}
-    found |= {OwnEndpoint(LOOPBACK, port) for port in _local_ports(settings.data)}
+    endpoints = {endpoint for url in urls if (endpoint := _of_url(url))}
+    endpoints |= {OwnEndpoint(name, port) for name, port in map(split_host, others) if port}
+    endpoints |= {OwnEndpoint(LOOPBACK, port) for port in _local_ports(settings.data)}
     if settings.pg_port:
-        found.add(OwnEndpoint(LOOPBACK, settings.pg_port))
-    return frozenset(found)
+        endpoints.add(OwnEndpoint(LOOPBACK, settings.pg_port))
+    return frozenset(endpoints)
 
 
 def is_local(address: Address) -> bool:

@@ -1,6 +1,6 @@
-"""Manners: what a host allows, by its robots.txt, and how long it rests between two requests.
+"""What a host's robots.txt allows, and how long the crawler waits between two requests to a host.
 
-Comes from MGMT, where any crawler may have left what it read; else from the host itself, and then it goes to MGMT.
+MGMT shares each robots.txt among all crawlers.
 """
 
 import asyncio
@@ -8,26 +8,26 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Final
 
 from usher.crawl import robots
 from usher.crawl.chunk_lease import ChunkLease
 from usher.crawl.http.fetch import Fetcher, FetchResponse
-from usher.crawl.robots import RobotsRules
+from usher.crawl.http.response import REDIRECT_STATUSES
+from usher.crawl.robots import AGENT, RobotsRules
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
-from usher.private_hosts import PrivateAllowList, PrivateHostPermission
+from usher.private_hosts import AllowList, HostPermission
 from usher.urls import Url
 
-MAX_HOSTS: Final = 20_000  # remembered
-MAX_REDIRECTS: Final = 5  # of a robots.txt that is elsewhere, as RFC 9309 has it
-MOVED: Final = frozenset({301, 302, 303, 307, 308})
-NOT_FOUND: Final = 404  # what one that leads nowhere amounts to
+MAX_HOSTS: Final = 20_000  # in memory
+MAX_REDIRECTS: Final = 5  # of a robots.txt, by RFC 9309
 
 
 @dataclass(slots=True)
-class HostRules:
-    """What a host allows, why, and until when that is good."""
+class CachedRobots:
+    """What a host allows, where that comes from, and when it must be read again."""
 
     robots: RobotsRules
     why: str
@@ -36,42 +36,50 @@ class HostRules:
 
 @dataclass(frozen=True, slots=True)
 class RequestCause:
-    """Why a URL is requested: the page that leads to it, if one does, and the operator's permission, if it has one."""
+    """Why a URL is requested: the page that links to it, and the operator's permission, if there are any."""
 
     source: Url | None = None
-    permission: PrivateHostPermission | None = None
+    permission: HostPermission | None = None
 
 
-NAMED_BY_OPERATOR: Final = RequestCause()  # by the operator or by MGMT
+NAMED_BY_OPERATOR: Final = RequestCause()  # or by MGMT
 
 
 @dataclass(slots=True)
 class HostPace:
-    """When a host was asked last, on the loop's clock."""
+    """When the last request to a host was sent, on the loop's clock."""
 
-    asked_at: float = float("-inf")
+    requested_at: float = float("-inf")
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class PolitenessPolicy:
-    """One for each crawler; without `mgmt` it reads every robots.txt itself and tells nobody."""
+def effective_crawl_delay(mgmt_delay: float, rules: CachedRobots) -> float:
+    """Return the seconds between two requests to a host: the longer of MGMT's delay and that of robots.txt.
 
-    def __init__(self, fetcher: Fetcher, agent: str, mgmt: Client | None = None) -> None:
+    MGMT's delay covers the host's setting and its politeness group. A Retry-After is not part of it: the crawler
+    reports it, and MGMT hands out no page of the host until it has passed.
+    """
+    return max(mgmt_delay, rules.robots.crawl_delay or 0.0)
+
+
+class PolitenessPolicy:
+    """The rules and the pace of every host that one crawler requests; without `mgmt` it shares no robots.txt."""
+
+    def __init__(self, fetcher: Fetcher, mgmt: Client | None = None) -> None:
         self._fetcher = fetcher
-        self._agent = agent
         self._mgmt = mgmt
-        self._known: OrderedDict[str, HostRules] = OrderedDict()
+        self._rules: OrderedDict[str, CachedRobots] = OrderedDict()
         self._reading: dict[str, asyncio.Lock] = {}
         self._paces: OrderedDict[str, HostPace] = OrderedDict()
 
     @property
-    def allowed(self) -> PrivateAllowList:
-        """The private hosts that the setting lists."""
+    def allowed(self) -> AllowList:
+        """The private hosts that the setting `allow_private` lists."""
         return self._fetcher.allow
 
     # -- pace
 
-    async def ask(
+    async def request(
         self,
         url: Url,
         headers: Mapping[str, str],
@@ -80,13 +88,13 @@ class PolitenessPolicy:
         lease: ChunkLease,
         cause: RequestCause = NAMED_BY_OPERATOR,
     ) -> FetchResponse | None:
-        """The page, when its host has rested; None where the lease ended before that, or before the answer came."""
+        """Request a URL `delay` seconds after the last request to its host; None if the lease ends before."""
         pace = self._pace(url.host)
         if not delay:
             return await self._get(url, headers, pace, lease, cause) if lease.good else None
         async with pace.turn:
-            rest = pace.asked_at + delay - asyncio.get_running_loop().time()
-            if not await lease.rest(rest):
+            wait = pace.requested_at + delay - asyncio.get_running_loop().time()
+            if not await lease.sleep(wait):
                 return None
             return await self._get(url, headers, pace, lease, cause)
 
@@ -98,121 +106,126 @@ class PolitenessPolicy:
         lease: ChunkLease,
         cause: RequestCause,
     ) -> FetchResponse | None:
+        now = asyncio.get_running_loop().time
         try:
-            async with lease.covers():
-                answer = await self._fetcher.get(
+            async with lease.cancel_on_expiry():
+                response = await self._fetcher.get(
                     url, headers, source=cause.source, permission=cause.permission
                 )
-        except TimeoutError:
-            pace.asked_at = asyncio.get_running_loop().time()
-            return None
-        except BaseException:
-            pace.asked_at = asyncio.get_running_loop().time()  # perhaps
+        except BaseException as error:
+            pace.requested_at = now()  # the host may have received the request
+            if isinstance(error, TimeoutError):
+                return None
             raise
-        # Timed from when the host had the request for certain, or gave it up.
-        asked_at = answer.head_at or asyncio.get_running_loop().time()
-        pace.asked_at = max(pace.asked_at, asked_at)
-        return answer
+        # The delay counts from the moment when the host certainly had the request.
+        pace.requested_at = max(pace.requested_at, response.head_at or now())
+        return response
 
     def _pace(self, host: str) -> HostPace:
-        found = self._paces.setdefault(host, HostPace())
+        pace = self._paces.setdefault(host, HostPace())
         self._paces.move_to_end(host)
         if len(self._paces) > MAX_HOSTS:
             self._paces.popitem(last=False)
-        return found
+        return pace
 
     # -- robots.txt
 
     async def rules(
         self, url: Url, *, delay: float, lease: ChunkLease, cause: RequestCause = NAMED_BY_OPERATOR
-    ) -> HostRules | None:
-        """What the host of this URL allows: as remembered, as MGMT knows, or as the host says now.
+    ) -> CachedRobots | None:
+        """Return what the host of a URL allows: from memory, from MGMT, or from its robots.txt.
 
-        None where nobody knows and the host's turn did not come.
+        None if the lease ends before the robots.txt could be requested.
         """
         key = f"{url.scheme.word}://{url.host}"
-        if (found := self._fresh(key)) is not None:
-            return found
+        if (rules := self._cached(key)) is not None:
+            return rules
         try:
             async with self._reading.setdefault(key, asyncio.Lock()):
-                found = self._fresh(key) or await self._known_to_mgmt(url)
-                found = found or await self._read(url, delay, lease, cause)
-                if found is not None:
-                    self._remember(key, found)
+                rules = self._cached(key) or await self._shared(url)
+                rules = rules or await self._read(url, delay, lease, cause)
+                if rules is not None:
+                    self._rules[key] = rules
+                    if len(self._rules) > MAX_HOSTS:
+                        self._rules.popitem(last=False)
         finally:
             self._reading.pop(key, None)
-        return found
+        return rules
 
-    def _remember(self, key: str, rules: HostRules) -> None:
-        self._known[key] = rules
-        if len(self._known) > MAX_HOSTS:
-            self._known.popitem(last=False)
-
-    def _fresh(self, key: str) -> HostRules | None:
-        found = self._known.get(key)
-        if found is None or found.until <= datetime.now(UTC):
+    def _cached(self, key: str) -> CachedRobots | None:
+        rules = self._rules.get(key)
+        if rules is None or rules.until <= datetime.now(UTC):
             return None
-        self._known.move_to_end(key)
-        return found
+        self._rules.move_to_end(key)
+        return rules
 
-    async def _known_to_mgmt(self, url: Url) -> HostRules | None:
+    async def _shared(self, url: Url) -> CachedRobots | None:
+        """Return what a crawler has reported to MGMT, unless it has expired."""
         if self._mgmt is None:
             return None
-        kept = await self._mgmt.robots(str(Url(url.scheme, url.host, "/")))
-        if kept.expires_at is None or kept.expires_at <= datetime.now(UTC):
+        stored = await self._mgmt.robots(str(Url(url.scheme, url.host, "/")))
+        if stored.expires_at is None or stored.expires_at <= datetime.now(UTC):
             return None
-        found = robots.rules_for_response(kept.status, kept.body.encode(), self._agent)
-        return HostRules(found, kept.error or f"HTTP {kept.status}", kept.expires_at)
+        rules = robots.rules_for_response(stored.status, stored.body.encode(), AGENT)
+        return CachedRobots(rules, stored.error or f"HTTP {stored.status}", stored.expires_at)
 
     async def _read(
         self, url: Url, delay: float, lease: ChunkLease, cause: RequestCause
-    ) -> HostRules | None:
-        answer = await self._fetch(Url(url.scheme, url.host, "/robots.txt"), delay, lease, cause)
-        if answer is None:
+    ) -> CachedRobots | None:
+        response = await self._fetch(Url(url.scheme, url.host, "/robots.txt"), delay, lease, cause)
+        if response is None:
             return None
-        status = status_of(answer)
-        body = answer.body if status and status // 100 == 2 else b""  # noqa: PLR2004 - success
-        found = robots.rules_for_response(status, body, self._agent)
-        why = answer.error or f"HTTP {answer.status}"
-        expires = datetime.now(UTC) + robots.cache_duration(found)
-        if self._mgmt is not None:
-            expires = await self._tell(url, status, answer.error, found, body) or expires
-        return HostRules(found, why, expires)
+        status = robots_status(response)
+        body = response.body if status and status // 100 == 2 else b""  # noqa: PLR2004 - success
+        rules = robots.rules_for_response(status, body, AGENT)
+        expires_at = await self._share(url, status, response.error, rules, body)
+        return CachedRobots(
+            rules,
+            response.error or f"HTTP {response.status}",
+            expires_at or datetime.now(UTC) + robots.cache_duration(rules),
+        )
 
     async def _fetch(
         self, url: Url, delay: float, lease: ChunkLease, cause: RequestCause
     ) -> FetchResponse | None:
-        """A robots.txt may be elsewhere; one that leads on and on is not there."""
-        answer = await self.ask(url, {}, delay=delay, lease=lease, cause=cause)
+        """Fetch a robots.txt and follow its redirects; the response to the last of too many is still a redirect."""
+        response = await self.request(url, {}, delay=delay, lease=lease, cause=cause)
         for _ in range(MAX_REDIRECTS):
-            if answer is None or answer.status not in MOVED or answer.location is None:
-                return answer
-            cause = replace(cause, source=answer.url)
-            answer = await self.ask(answer.location, {}, delay=delay, lease=lease, cause=cause)
-        return answer
+            if response is None or response.status not in REDIRECT_STATUSES:
+                return response
+            if response.location is None:
+                return response
+            cause = replace(cause, source=response.url)
+            response = await self.request(
+                response.location, {}, delay=delay, lease=lease, cause=cause
+            )
+        return response
 
-    async def _tell(
-        self, url: Url, status: int | None, error: str, found: RobotsRules, body: bytes
+    async def _share(
+        self, url: Url, status: int | None, error: str, rules: RobotsRules, body: bytes
     ) -> datetime | None:
-        """What was read, for every crawler; one that cannot be told is no reason not to go on."""
+        """Report a robots.txt to MGMT and return when it expires; None if MGMT does not answer."""
         if self._mgmt is None:
             return None
         try:
-            kept = await self._mgmt.set_robots(
+            stored = await self._mgmt.set_robots(
                 str(Url(url.scheme, url.host, "/")),
                 status=status,
                 body=robots.normalize_text(body),
                 error=error,
-                crawl_delay=found.crawl_delay,
-                sitemaps=found.sitemaps,
+                crawl_delay=rules.crawl_delay,
+                sitemaps=rules.sitemaps,
             )
         except UsherError:
             return None
-        return kept.expires_at
+        return stored.expires_at
 
 
-def status_of(answer: FetchResponse) -> int | None:
-    """What the answer amounts to: one that broke off says nothing, for what is missing may forbid something."""
-    if answer.kind not in ("", "body"):  # of one that is too long, enough was read
+def robots_status(response: FetchResponse) -> int | None:
+    """Return the status of a robots.txt; None if it is incomplete, because the missing part may forbid something.
+
+    An endless redirect is a 404. Of a file that is too long, the crawler has read enough.
+    """
+    if response.kind not in ("", "body"):
         return None
-    return NOT_FOUND if answer.status in MOVED else answer.status
+    return HTTPStatus.NOT_FOUND if response.status in REDIRECT_STATUSES else response.status

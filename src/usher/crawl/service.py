@@ -1,7 +1,4 @@
-"""A crawler as an actor: its face, its shelf, its client at MGMT; works until told to stop, and leaves in order.
-
-Comes from settings and the command line; goes on until the event is set. What others still need of its files is kept.
-"""
+"""Runs a crawler: serves its chunk files, registers at MGMT, crawls until it is stopped, and removes old files."""
 
 import asyncio
 import re
@@ -29,15 +26,14 @@ from usher.settings import Settings
 from usher.telemetry import Log
 
 log = Log("crawl")
-PRODUCT: Final = "usher"  # as robots.txt calls us
-MGMT_PATIENCE_SECONDS: Final = 60.0  # seconds that MGMT may be away
-TIDY_SECONDS: Final = 30.0
+MGMT_PATIENCE_SECONDS: Final = 60.0  # how long a call to MGMT is retried
+CLEANUP_SECONDS: Final = 30.0
 Ready = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrawlerOptions:
-    """What the operator asked of a crawler; `host` is where builders reach it, if not where it listens."""
+    """The operator's options of a crawler; builders reach it at `host`, by default where it listens."""
 
     bind: Bind
     host: str = ""
@@ -47,108 +43,105 @@ class CrawlerOptions:
 
 
 def user_agent(contact: str) -> str:
-    """Who we are, and whom to tell if we are not welcome."""
+    """Return the User-Agent, with the address that complaints go to."""
     return f"Usher/{__version__} (+{contact})" if contact else f"Usher/{__version__}"
 
 
 def make_fetcher(settings: Settings, own: Iterable[str] = ()) -> Fetcher:
-    """A client of the web as the settings have it; `own` are further addresses of Usher itself."""
+    """Return an HTTP client with the limits of the settings; `own` are further addresses of Usher itself."""
+    limits, total = FetchLimits(), settings.fetch_seconds
     return Fetcher(
         user_agent(settings.contact),
-        limits=fetch_limits(settings),
+        limits=FetchLimits(
+            lookup=min(limits.lookup, total),
+            connect=min(limits.connect, total),
+            idle=min(limits.idle, total),
+            total=total,
+            body=settings.fetch_bytes,
+        ),
         allow=parse_allow_list(settings.allow_private),
         own=own_endpoints(settings, own),
-        lines_per_host=MAX_REQUESTS_PER_HOST,
-    )
-
-
-def fetch_limits(settings: Settings) -> FetchLimits:
-    """As the operator has them; no part of a fetch may take longer than the whole."""
-    usual, total = FetchLimits(), settings.fetch_seconds
-    return FetchLimits(
-        lookup=min(usual.lookup, total),
-        connect=min(usual.connect, total),
-        idle=min(usual.idle, total),
-        total=total,
-        body=settings.fetch_bytes,
+        connections_per_host=MAX_REQUESTS_PER_HOST,
     )
 
 
 async def run_crawler(
-    settings: Settings, wish: CrawlerOptions, stop: asyncio.Event, *, ready: Ready
+    settings: Settings, options: CrawlerOptions, stop: asyncio.Event, *, ready: Ready
 ) -> None:
-    """Run a crawler until told to stop; then what is under way ends."""
+    """Run a crawler until it is stopped; open requests finish."""
     if not settings.contact:
         log.warning(
             "no_contact", hint="set contact to an address or a page that says who crawls, and why"
         )
     keep_files_private(settings.data)
-    about = CrawlInfo(contact=settings.contact, user_agent=user_agent(settings.contact))
-    async with serving(settings, wish) as (shelf, host), make_fetcher(settings, [host]) as fetcher:
+    info = CrawlInfo(contact=settings.contact, user_agent=user_agent(settings.contact))
+    async with (
+        serve_chunks(settings, options) as (store, host),
+        make_fetcher(settings, [host]) as fetcher,
+    ):
         mgmt = Client(
             settings.mgmt_url, host=host, token=credential(settings), patience=MGMT_PATIENCE_SECONDS
         )
         async with mgmt:
             await mgmt.set_state("online", type="crawler", anew=True)
-            async with PageVisitor(PolitenessPolicy(fetcher, PRODUCT, mgmt)) as visitor:
-                crawler = Crawler(mgmt, visitor, shelf, wish.load, about)
+            async with PageVisitor(PolitenessPolicy(fetcher, mgmt)) as visitor:
+                crawler = Crawler(mgmt, visitor, store, options.load, info)
                 ready(f"crawler at {host}")
                 log.info("crawling", mgmt=settings.mgmt_url, host=host)
-                await until(crawler, stop, keep=wish.keep)
+                await run_until(crawler, stop, keep_files=options.keep)
             with suppress(UsherError):
                 await mgmt.set_state("waiting", reason="stopped in order")
     log.info("stopped", pages=crawler.pages)
 
 
 @asynccontextmanager
-async def serving(
-    settings: Settings, wish: CrawlerOptions
+async def serve_chunks(
+    settings: Settings, options: CrawlerOptions
 ) -> AsyncIterator[tuple[ChunkStore, str]]:
-    """The crawler's files, served; a shelf belongs to one crawler, so each has its own, named as others reach it."""
-    shelf = ChunkStore(settings.data / "content")
+    """Serve the crawler's files; each crawler has a directory of its own, named after its address."""
+    store = ChunkStore(settings.data / "content")
     async with serve_component(
-        chunk_endpoints(shelf, "/get_chunk"),
-        wish.bind,
-        options=guard_options(settings, wish.host, insecure=wish.insecure),
+        chunk_endpoints(store, "/get_chunk"),
+        options.bind,
+        options=guard_options(settings, options.host, insecure=options.insecure),
     ) as address:
-        host = wish.host or wish.bind.public_host(address)
-        shelf.directory /= re.sub(r"[^A-Za-z0-9.-]+", "_", host)
-        await asyncio.to_thread(shelf.remove_leftovers)
-        yield shelf, host
+        host = options.host or options.bind.public_host(address)
+        store.directory /= re.sub(r"[^A-Za-z0-9.-]+", "_", host)
+        await asyncio.to_thread(store.remove_leftovers)
+        yield store, host
 
 
-async def until(crawler: Crawler, stop: asyncio.Event, *, keep: bool) -> None:
-    """The crawler, which is told once somebody tells us, and its files tidied meanwhile unless they are kept."""
+async def run_until(crawler: Crawler, stop: asyncio.Event, *, keep_files: bool) -> None:
+    """Run the crawler until the event is set, and remove old files meanwhile."""
 
-    async def told() -> None:
+    async def stop_crawler() -> None:
         await stop.wait()
         crawler.stop()
 
-    beside = [asyncio.create_task(told())]
-    if not keep:
-        beside.append(asyncio.create_task(tidied(crawler)))
+    tasks = [asyncio.create_task(stop_crawler())]
+    if not keep_files:
+        tasks.append(asyncio.create_task(clean_up(crawler)))
     try:
         await crawler.run()
     finally:
-        for task in beside:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def tidied(crawler: Crawler) -> None:
-    """Drop what every row has, now and then."""
+async def clean_up(crawler: Crawler) -> None:
+    """Remove the chunks that every row has, again and again."""
     while True:
-        await asyncio.sleep(TIDY_SECONDS)
+        await asyncio.sleep(CLEANUP_SECONDS)
         try:
-            await tidy(crawler)
+            await remove_propagated(crawler)
         except UsherError as error:
             log.warning("not_tidied", error=str(error))
 
 
-async def tidy(crawler: Crawler) -> None:
-    # Before the question: what comes later stays, and so does what is reported while it is answered.
-    here = await asyncio.to_thread(crawler.shelf.chunks)
+async def remove_propagated(crawler: Crawler) -> None:
+    # Listed before the call: files that appear during it stay, and so do chunks that are reported during it.
+    stored = await asyncio.to_thread(crawler.store.chunks)
     busy = set(crawler.open)
     wanted = {*await crawler.mgmt.unpropagated(), *busy, *crawler.open}
-    gone = [chunk for chunk in here if chunk not in wanted]
-    await asyncio.to_thread(crawler.shelf.drop, gone)
+    await asyncio.to_thread(crawler.store.drop, [chunk for chunk in stored if chunk not in wanted])

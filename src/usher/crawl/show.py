@@ -1,32 +1,26 @@
-"""One page as the crawler sees it, for a person: what `usher fetch` shows.
-
-Comes from a URL; goes to values that can be printed. Nothing is stored, and nobody is told.
-"""
+"""Fetches one page as the crawler does and describes it, for `usher fetch`; nothing is stored or reported."""
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
-from usher.crawl import private_permission
 from usher.crawl.chunk_lease import ChunkLease
-from usher.crawl.http.fetch import FetchResponse
-from usher.crawl.page import parse as page
 from usher.crawl.page.document import PageDocument, from_pdf
-from usher.crawl.page.parse import ParsedPage
-from usher.crawl.page.pdf import Pdf
+from usher.crawl.page.parse import extract_documents
 from usher.crawl.page.pdf_process import FAILURES
 from usher.crawl.page_visit import PageVisit, PageVisitor
 from usher.crawl.politeness import PolitenessPolicy
-from usher.crawl.service import PRODUCT, make_fetcher
+from usher.crawl.private_permission import needed_permission
+from usher.crawl.service import make_fetcher
 from usher.errors import BadInput, Unreachable
 from usher.messages.crawler import PageToFetch, PrivateAccess
 from usher.settings import Settings
 from usher.urls import UrlRefusal, parse
 
-FETCH_SECONDS = 120.0  # seconds for robots.txt and the page together
+FETCH_SECONDS: Final = 120.0  # for robots.txt and the page together
 
 
 async def fetch_page(settings: Settings, text: str) -> PageVisit:
-    """Fetch one page by the crawler's own code: robots.txt first, then the page.
+    """Visit one page: robots.txt first, then the page.
 
     The operator names the URL, so a private host may be requested, at exactly this port.
     """
@@ -34,72 +28,65 @@ async def fetch_page(settings: Settings, text: str) -> PageVisit:
     if isinstance(url, UrlRefusal):
         raise BadInput(f"{text[:80]!r} cannot be fetched: {url.detail}")
     lease = ChunkLease(asyncio.get_running_loop().time() + FETCH_SECONDS)
-    async with (
-        make_fetcher(settings) as fetcher,
-        PageVisitor(PolitenessPolicy(fetcher, PRODUCT)) as visitor,
-    ):
-        permission = await private_permission.needed_permission(url)
+    async with make_fetcher(settings) as fetcher, PageVisitor(PolitenessPolicy(fetcher)) as visitor:
+        permission = await needed_permission(url)
         access = PrivateAccess(permission.port, permission.addresses) if permission else None
-        seen = await visitor.visit(PageToFetch(str(url), 0, private=access), lease)
-    if seen is None:
-        raise Unreachable(f"{url} asks for too long a rest.")
-    return seen
+        visit = await visitor.visit(PageToFetch(str(url), 0, private=access), lease)
+    if visit is None:
+        raise Unreachable(f"The crawl delay of {url} is longer than {FETCH_SECONDS:g} seconds.")
+    return visit
 
 
-def visit_report(seen: PageVisit) -> dict[str, Any]:
-    """All that was seen."""
-    told, answer, rules = seen.outcome.page, seen.answer, seen.rules
-    documents = documents_of(seen)
+def visit_report(visit: PageVisit) -> dict[str, Any]:
+    """Return everything that is known about a visit, as values for JSON."""
+    page, response, rules = visit.outcome.page, visit.response, visit.rules
+    documents = documents_of(visit)
+    has_rules = rules and not rules.robots.unavailable
     return {
-        "url": str(answer.url) if answer else told.link,
-        "status": told.status,
-        "result": told.result,
-        "why": told.reason,
-        "findable": told.result == "success" and not told.noindex and bool(documents),
-        "robots": rules.robots.rule(told.link) if rules and not rules.robots.wait else None,
+        "url": str(response.url) if response else page.link,
+        "status": page.status,
+        "result": page.result,
+        "why": page.reason,
+        "findable": page.result == "success" and not page.noindex and bool(documents),
+        "robots": rules.robots.explain(page.link) if rules and has_rules else None,
         "delay": rules.robots.crawl_delay if rules else None,
-        "type": told.content_type,
-        "length": told.content_length if answer else None,
-        "seconds": round(answer.seconds, 3) if answer else None,
-        "ip": answer.ip if answer else None,
-        "headers": answer.headers if answer else [],
-        "moved_to": str(seen.outcome.moved_to) if seen.outcome.moved_to else None,
-        "links": list(seen.outcome.links),
-        "feeds": list(seen.outcome.feeds),
-        "documents": documents,
-        "sitemap": None if seen.sitemap is None else len(seen.sitemap.pages),
+        "type": page.content_type,
+        "length": page.content_length if response else None,
+        "seconds": round(response.seconds, 3) if response else None,
+        "ip": response.ip if response else None,
+        "headers": response.headers if response else [],
+        "moved_to": str(visit.outcome.moved_to) if visit.outcome.moved_to else None,
+        "links": list(visit.outcome.links),
+        "feeds": list(visit.outcome.feeds),
+        "documents": [
+            {
+                "url": document.url,
+                "title": document.title,
+                "language": document.language,
+                "headings": document.headings,
+                "description": document.description,
+                "published": document.published,
+                "text": document.text,
+            }
+            for document in documents
+        ],
+        "sitemap": None if visit.sitemap is None else len(visit.sitemap.pages),
     }
 
 
-def read(answer: FetchResponse, walk: ParsedPage, paper: Pdf | None) -> list[PageDocument]:
-    """The documents of an answer; a PDF was read by the process with limits, never by this one."""
-    if walk.kind == "pdf":
-        if paper is None or paper in FAILURES:
-            return []
-        return from_pdf(paper, answer.url, noindex=walk.noindex)
-    return page.extract_documents(
-        answer.body,
-        answer.url,
-        media_type=answer.media_type,
-        charset=answer.charset,
-        robots_tags=answer.headers_of("x-robots-tag"),
-    )
-
-
-def documents_of(seen: PageVisit) -> list[dict[str, Any]]:
-    answer, walk = seen.answer, seen.walk
-    if answer is None or walk is None or walk.kind not in ("html", "text", "pdf"):
+def documents_of(visit: PageVisit) -> list[PageDocument]:
+    """Return the documents of a page; only the process with limits has read a PDF, never this one."""
+    response, parsed = visit.response, visit.parsed
+    if response is None or parsed is None:
         return []
-    found = read(answer, walk, seen.paper)
-    return [
-        {
-            "url": one.url,
-            "title": one.title,
-            "language": one.language,
-            "headings": one.headings,
-            "description": one.description,
-            "published": one.published,
-            "text": one.text,
-        }
-        for one in found
-    ]
+    if parsed.kind == "pdf":
+        if visit.pdf is None or visit.pdf in FAILURES:
+            return []
+        return from_pdf(visit.pdf, response.url, noindex=parsed.noindex)
+    return extract_documents(
+        response.body,
+        response.url,
+        media_type=response.media_type,
+        charset=response.charset,
+        robots_tags=response.headers_of("x-robots-tag"),
+    )

@@ -1,7 +1,4 @@
-"""A batch of URLs on its way through the door: read, refused where nobody need be asked, packed for the statements.
-
-Comes from the doorkeeper, which knows their hosts; goes back to it as a packed batch, and at last as answers in order.
-"""
+"""One batch of URLs in the doorkeeper: it parses them, refuses what needs no statement, and collects the answers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,17 +6,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from usher.door.guestbook import LETTERS, STALE, PackedUrls
+from usher.door.guestbook import PackedUrls, UrlJudgement
 from usher.door.host_cache import HostCache
 from usher.door.rules import Knock, Reason, Verdict
-from usher.private_hosts import PrivateAllowList, may_lead
+from usher.private_hosts import AllowList, may_lead
 from usher.urls import Url, UrlRefusal, parse
 
-UNKNOWN_HOST = "nobody has registered this host, and where the link was found does not reach it"
+UNKNOWN_HOST = "the host is not registered, and the scope of the linking host does not include it"
 
 
 class UrlVerdict(NamedTuple):
-    """What the door says to one URL."""
+    """The door's answer to one URL."""
 
     given: str
     reason: Reason
@@ -33,7 +30,7 @@ class UrlVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchVerdicts:
-    """What the door says to a batch, in its order, and how many other pages came in with its full knocks."""
+    """The answers to a batch in its order, and how many other pages its full knocks queued."""
 
     answers: list[UrlVerdict]
     brought: int = 0
@@ -44,7 +41,7 @@ class BatchVerdicts:
 
 @dataclass(slots=True)
 class KnockBatch:
-    """One batch on its way through the door; `answers` fills up."""
+    """A batch while the doorkeeper judges it; `answers` fills up."""
 
     given: Sequence[str]
     urls: list[Url | UrlRefusal]
@@ -56,24 +53,26 @@ class KnockBatch:
     depth: int
     dry_run: bool
     filtered: bool = True
-    allowed: PrivateAllowList = PrivateAllowList()  # noqa: RUF009 - frozen
+    allowed: AllowList = AllowList()  # noqa: RUF009 - frozen
     brought: int = 0
-    known: HostCache = field(default_factory=HostCache)
-    same: dict[int, int] = field(default_factory=dict)  # a URL given before in this batch → where
-    from_memory: dict[int, Url] = field(default_factory=dict)  # refused by what is remembered
+    cache: HostCache = field(default_factory=HostCache)
+    duplicates: dict[int, int] = field(default_factory=dict)  # position → position of the first
+    refused_from_cache: dict[int, Url] = field(default_factory=dict)
 
     def refuse(self, index: int, url: Url, reason: Reason, detail: str) -> None:
+        """Refuse a URL by cached rules of its host; the doorkeeper then checks that they still hold."""
         self.answers[index] = UrlVerdict(self.given[index], reason, detail, url)
-        self.from_memory[index] = url
+        self.refused_from_cache[index] = url
 
     def pack(self) -> tuple[PackedUrls, list[int]]:
-        """What the statement has to judge; what can be answered without it is answered here."""
-        batch, order = PackedUrls(), list[int]()
-        seen: dict[tuple[str, str], int] = {}
+        """The URLs that a statement must judge, and their positions; answers all others."""
+        packed, order = PackedUrls(), list[int]()
+        first: dict[tuple[str, str], int] = {}
         for index, url in enumerate(self.urls):
-            if self.answers[index] is not None or index in self.same or isinstance(url, UrlRefusal):
+            is_done = self.answers[index] is not None or index in self.duplicates
+            if is_done or isinstance(url, UrlRefusal):
                 continue
-            host = self.known.hosts.get(url.host)
+            host = self.cache.hosts.get(url.host)
             if self.is_forbidden(url.host):
                 self._forbid(index, url)
             elif host is None:
@@ -83,40 +82,40 @@ class KnockBatch:
             elif host.refusal:
                 self.refuse(index, url, host.refusal, host.detail)
             else:
-                self._queue_up(index, url, batch, order, seen)
-        return batch, order
+                self._pack_one(index, url, packed, order, first)
+        return packed, order
 
     @property
     def source(self) -> str | None:
-        """The host whose page names these URLs; None if the operator does."""
+        """The host whose page names these URLs; None if the operator names them."""
         return self.found_on or None if self.knock.source is None else self.knock.source
 
     def is_forbidden(self, host: str) -> bool:
-        """Return whether this is a private host, and the page that names it is of another host."""
+        """Whether this is a private host that a page of another host names."""
         source = self.source
         if source is None or source == host:
             return False
-        known = self.known.hosts.get(host)
-        permitted = known is not None and known.permitted
+        cached = self.cache.hosts.get(host)
+        permitted = cached is not None and cached.permitted
         return not may_lead(self.allowed, source, host, permitted=permitted)
 
     def _forbid(self, index: int, url: Url) -> None:
-        words = f"only its own pages and the operator lead to the private host {url.host}"
-        if url.host in self.known.hosts:
-            self.refuse(index, url, Reason.PRIVATE_HOST, words)
+        detail = f"only its own pages and the operator may name the private host {url.host}"
+        if url.host in self.cache.hosts:
+            self.refuse(index, url, Reason.PRIVATE_HOST, detail)
         else:
-            self.answers[index] = UrlVerdict(self.given[index], Reason.PRIVATE_HOST, words, url)
+            self.answers[index] = UrlVerdict(self.given[index], Reason.PRIVATE_HOST, detail, url)
 
-    def _queue_up(
+    def _pack_one(
         self,
         index: int,
         url: Url,
-        batch: PackedUrls,
+        packed: PackedUrls,
         order: list[int],
-        seen: dict[tuple[str, str], int],
+        first: dict[tuple[str, str], int],
     ) -> None:
-        """One URL of an open host: filtered, the same as one before, or next in the batch."""
-        host = self.known.hosts[url.host]
+        """Filter one URL of an open host; pack it unless an earlier URL of the batch is the same."""
+        host = self.cache.hosts[url.host]
         path = url.path
         if host.rules and self.filtered:
             filtered = host.rules.apply(path)
@@ -126,46 +125,52 @@ class KnockBatch:
             if filtered != path:
                 path = filtered
                 self.urls[index] = Url(url.scheme, url.host, path)
-        first = seen.setdefault((url.host, path), index)
-        if first != index:
-            self.same[index] = first
+        earlier = first.setdefault((url.host, path), index)
+        if earlier != index:
+            self.duplicates[index] = earlier
             return
         order.append(index)
-        batch.add(host.domain64, host.revision, path, url.scheme)
+        packed.add(host.domain64, host.revision, path, url.scheme)
 
-    def shut_out(
-        self, batch: PackedUrls, order: list[int], out: Mapping[int, Reason]
+    def refuse_over_limit(
+        self, packed: PackedUrls, order: list[int], refused: Mapping[int, Reason]
     ) -> tuple[PackedUrls, list[int]]:
-        """Refuse what stands at these positions of the batch, and go on with the rest."""
-        if not out:
-            return batch, order
-        for position, reason in out.items():
+        """Refuse the URLs at these positions of the packed batch; returns the rest."""
+        if not refused:
+            return packed, order
+        for position, reason in refused.items():
             url = self.urls[order[position]]
             if isinstance(url, Url):
-                self.refuse(order[position], url, reason, self._limit(url.host, reason))
-        left = [index for position, index in enumerate(order) if position not in out]
-        return batch.without(out), left
+                self.refuse(order[position], url, reason, self._limit_detail(url.host, reason))
+        rest = [index for position, index in enumerate(order) if position not in refused]
+        return packed.without(refused), rest
 
-    def _limit(self, name: str, reason: Reason) -> str:
-        host = self.known.hosts[name]
+    def _limit_detail(self, name: str, reason: Reason) -> str:
+        host = self.cache.hosts[name]
         if reason is Reason.TOO_DEEP:
-            return f"{self.depth} clicks from where the crawl came in; {host.max_depth} are allowed"
-        return f"the host has the {host.max_pages:,} pages that it may have"
+            return f"{self.depth} clicks from the start of the crawl; at most {host.max_depth} are allowed"
+        return f"the host already has its maximum of {host.max_pages:,} pages"
 
-    def answer(self, order: Sequence[int], letters: str) -> None:
-        """What the statement said of the batch; what it would not judge is left without an answer."""
+    def answer(self, order: Sequence[int], judgements: Sequence[UrlJudgement]) -> bool:
+        """Take over the judgements of the statement; returns whether some URLs got none because their host changed."""
         given, urls, answers = self.given, self.urls, self.answers
-        for index, letter in zip(order, letters, strict=True):
-            if letter != STALE and isinstance(url := urls[index], Url):
-                answers[index] = UrlVerdict(given[index], LETTERS[letter], "", url)
+        is_stale = False
+        for index, (reason, _) in zip(order, judgements, strict=True):
+            if reason is None:
+                is_stale = True
+            elif isinstance(url := urls[index], Url):
+                answers[index] = UrlVerdict(given[index], reason, "", url)
+        return is_stale
 
-    def begin_anew(self) -> None:
-        """Forget which URLs are the same, where the first one has no answer."""
-        self.same = {index: first for index, first in self.same.items() if self.answers[first]}
+    def forget_unanswered_duplicates(self) -> None:
+        """Before a retry: URLs are duplicates only of URLs that have an answer."""
+        self.duplicates = {
+            index: first for index, first in self.duplicates.items() if self.answers[first]
+        }
 
-    def answered(self) -> BatchVerdicts:
-        """The answers in order; a URL given twice waits already if it came in the first time."""
-        for index, first in self.same.items():
+    def verdicts(self) -> BatchVerdicts:
+        """All answers in order; a duplicate of an admitted URL is already waiting."""
+        for index, first in self.duplicates.items():
             before = self.answers[first]
             if before is not None:
                 again = Reason.ALREADY_WAITING if before.verdict is Verdict.ADMIT else before.reason
@@ -175,10 +180,10 @@ class KnockBatch:
         )
 
     def latest(self, moments: Sequence[datetime]) -> dict[int, datetime]:
-        """The moment that belongs to each URL, in UTC unless it says otherwise; of one given twice, the later."""
+        """The time of each URL, the latest if a URL occurs twice; times without a zone are UTC."""
         times: dict[int, datetime] = {}
         for index, moment in enumerate(moments):
-            first = self.same.get(index, index)
+            first = self.duplicates.get(index, index)
             aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
             times[first] = max(aware, times.get(first, aware))
         return times
@@ -194,10 +199,10 @@ def read_urls(
     depth: int = 0,
     dry_run: bool = False,
 ) -> KnockBatch:
-    """Every URL in its canonical form; what has none is answered here."""
-    seen = [parse(text) for text in given]
+    """Parse URLs into their canonical form; answers those that have none."""
+    urls = [parse(text) for text in given]
     answers: list[UrlVerdict | None] = [
         UrlVerdict(text, Reason(url.reason), url.detail) if isinstance(url, UrlRefusal) else None
-        for text, url in zip(given, seen, strict=True)
+        for text, url in zip(given, urls, strict=True)
     ]
-    return KnockBatch(given, seen, answers, now, knock, found_on, register, depth, dry_run)
+    return KnockBatch(given, urls, answers, now, knock, found_on, register, depth, dry_run)

@@ -1,7 +1,7 @@
-"""The doorkeeper: takes a batch of URLs as they come, and answers each with a verdict and a reason.
+"""The doorkeeper: judges batches of URLs and answers each with a verdict and a reason.
 
-Comes from whoever knocks (command line, HTTP, crawlers, feeds, tasks); goes to the guestbook, where an admitted page is
-a queued page. What it remembers of hosts is checked by the statement itself: a host that changed since is judged anew.
+An admitted page is a queued page of the guestbook. The doorkeeper caches the rules of hosts; each statement checks the
+revision of the hosts, and a batch whose hosts changed meanwhile is judged again.
 """
 
 import asyncio
@@ -19,26 +19,24 @@ from usher.door.host_cache import CachedHost, HostCache
 from usher.door.host_limits import LimitDecision, PageLimits
 from usher.door.rules import MAX_COUNTED_DEPTH, Knock
 from usher.errors import Unreachable
-from usher.private_hosts import PrivateAllowList
+from usher.private_hosts import AllowList
 from usher.telemetry import VERDICTS
 from usher.urls import Scheme, Url
 
 Transactions = Callable[[], AbstractAsyncContextManager[Connection]]
 SINGLE_KNOCK = Knock()
-MAX_BATCHES_IN_FLIGHT = 2  # batches of a stream that are with the server
-HOSTS_PER_KICK_OFF_BATCH = 1_000  # hosts of the nightly round in one batch
-MAX_ATTEMPTS = (
-    20  # of a batch that met a deadlock or a host that changed; each time others have got on
-)
+MAX_BATCHES_IN_FLIGHT = 2  # of one stream
+HOSTS_PER_KICK_OFF_BATCH = 1_000
+MAX_ATTEMPTS = 20  # for a batch after deadlocks or changes of its hosts
 
 
 class Doorkeeper:
-    """One for each process: what it remembers of hosts serves every batch."""
+    """One for each process; all batches share its cache of hosts."""
 
-    def __init__(self, db: Database, allowed: PrivateAllowList = PrivateAllowList()) -> None:  # noqa: B008 - frozen
+    def __init__(self, db: Database, allowed: AllowList = AllowList()) -> None:  # noqa: B008 - frozen
         self.db, self.allowed = db, allowed
-        self._memory = HostCache()
-        self._census = PageLimits()
+        self._cache = HostCache()
+        self._limits = PageLimits()
 
     async def knock(
         self,
@@ -52,14 +50,14 @@ class Doorkeeper:
         filtered: bool = True,
         now: datetime | None = None,
     ) -> BatchVerdicts:
-        """Judge a batch as if one URL came after the other; what is admitted is queued when this returns.
+        """Judge a batch as if the URLs came one after the other; admitted pages are queued when this returns.
 
-        A host seen for the first time is registered, unless told not to, or unless the URL was found on a host whose
-        scope does not reach it. `depth` is how many clicks the URLs are from where the crawl came in. What is not
-        `filtered` passes whatever the filters say, as sitemaps do. A dry run answers the same and changes nothing.
-        The host that they were found on is their source, unless the knock names another.
+        Registers hosts that are new, unless `register` is false or the scope of the host `found_on` excludes them.
+        `depth` is the number of clicks from the start of the crawl. Without `filtered` the filters are ignored, as for
+        sitemaps. A dry run gives the same answers and changes nothing. The source of the URLs is `found_on`, unless
+        the knock names another.
         """
-        visit = read_urls(
+        batch = read_urls(
             given,
             now or self.db.clock.now(),
             knock=knock,
@@ -68,8 +66,8 @@ class Doorkeeper:
             depth=max(0, min(depth, MAX_COUNTED_DEPTH)),
             dry_run=dry_run,
         )
-        visit.filtered, visit.allowed = filtered, self.allowed
-        return await self._receive(visit)
+        batch.filtered, batch.allowed = filtered, self.allowed
+        return await self._receive(batch)
 
     async def stream(
         self,
@@ -78,46 +76,46 @@ class Doorkeeper:
         knock: Knock = SINGLE_KNOCK,
         dry_run: bool = False,
     ) -> AsyncIterator[BatchVerdicts]:
-        """Judge a long list; batches are read while the server judges those before, and answered in order.
+        """Judge a long list batch by batch; yields the answers in order.
 
-        Two are with the server at once, so that neither side waits for the other: of a URL that stands in both, either
-        may be the one that comes in.
+        Two batches are in flight at once, so that neither client nor server waits for the other. If both contain a URL,
+        either of them may admit it.
         """
-        under_way: deque[asyncio.Task[BatchVerdicts]] = deque()
+        in_flight: deque[asyncio.Task[BatchVerdicts]] = deque()
         try:
             for given in batches:
-                visit = read_urls(given, self.db.clock.now(), knock=knock, dry_run=dry_run)
-                if len(under_way) == MAX_BATCHES_IN_FLIGHT:
-                    yield await under_way.popleft()
-                under_way.append(asyncio.create_task(self._receive(visit)))
-                await asyncio.sleep(0)  # lets it send its statement before the next batch is read
-            while under_way:
-                yield await under_way.popleft()
+                batch = read_urls(given, self.db.clock.now(), knock=knock, dry_run=dry_run)
+                if len(in_flight) == MAX_BATCHES_IN_FLIGHT:
+                    yield await in_flight.popleft()
+                in_flight.append(asyncio.create_task(self._receive(batch)))
+                await asyncio.sleep(0)  # send its statement before parsing the next batch
+            while in_flight:
+                yield await in_flight.popleft()
         finally:
-            for task in under_way:
+            for task in in_flight:
                 task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            await asyncio.gather(*in_flight, return_exceptions=True)
 
     async def kick_off(self, *, now: datetime | None = None) -> AsyncIterator[BatchVerdicts]:
-        """Knock for every host whose time has come, full and without a pass: the nightly round, batch by batch."""
+        """Knock at every host that is due, full and without a hall pass: the nightly recrawl, batch by batch."""
         now, last = now or self.db.clock.now(), 0
         while True:
             async with self.db.transaction() as conn:
-                found = await hosts.due(conn, now=now, after=last, n=HOSTS_PER_KICK_OFF_BATCH)
-            if not found:
+                due = await hosts.due(conn, now=now, after=last, n=HOSTS_PER_KICK_OFF_BATCH)
+            if not due:
                 return
-            last = found[-1].id
-            roots = [str(Url(Scheme(host.scheme), host.name, "/")) for host in found]
+            last = due[-1].id
+            roots = [str(Url(Scheme(host.scheme), host.name, "/")) for host in due]
             yield await self.knock(roots, knock=Knock("full"), now=now)
 
     async def settle(
-        self, outcomes: Sequence[guestbook.PageReport], *, now: datetime | None = None
+        self, reports: Sequence[guestbook.FetchReport], *, now: datetime | None = None
     ) -> tuple[list[guestbook.SettledPage], list[int]]:
-        """Record what fetches brought, and close the crawls that are over by it; returns pages and hosts."""
+        """Record the results of fetches, and close finished crawls; returns the pages and these hosts."""
         when = now or self.db.clock.now()
 
         async def work(conn: Connection) -> tuple[list[guestbook.SettledPage], list[int]]:
-            settled = await guestbook.settle(conn, outcomes=outcomes, now=when)
+            settled = await guestbook.settle(conn, reports=reports, now=when)
             numbers = sorted({page.domain64 for page in settled if not page.waits})
             if not numbers:
                 return settled, []
@@ -132,146 +130,148 @@ class Doorkeeper:
         source: str | None = None,
         now: datetime | None = None,
     ) -> int:
-        """Have pages come sooner that their site says have changed since; how many do, for a knock to let in."""
+        """Make pages due earlier that changed according to their site; returns how many. A knock then admits them."""
         when = now or self.db.clock.now()
         knock = Knock(source=source)
-        visit = read_urls([url for url, _ in changed], when, knock=knock, register=False)
-        visit.allowed = self.allowed
-        await self._learn(visit, self.db.transaction)
-        batch, order = visit.pack()
-        times = visit.latest([moment for _, moment in changed])
+        batch = read_urls([url for url, _ in changed], when, knock=knock, register=False)
+        batch.allowed = self.allowed
+        await self._read_hosts(batch, self.db.transaction)
+        packed, order = batch.pack()
+        times = batch.latest([moment for _, moment in changed])
         moments = [times[index] for index in order]
 
         async def work(conn: Connection) -> int:
-            return await guestbook.hint(conn, batch, changed=moments, now=when)
+            return await guestbook.hint(conn, packed, changed=moments, now=when)
 
         for _ in range(MAX_ATTEMPTS if order else 0):
             with suppress(psycopg.errors.DeadlockDetected):
                 return await self.db.run(work)
-        return 0  # it is only a hint, and will come again
+        return 0  # the site repeats its hint later
 
-    async def _receive(self, visit: KnockBatch) -> BatchVerdicts:
-        dry_run = visit.dry_run
-        census = PageLimits() if dry_run else self._census
+    async def _receive(self, batch: KnockBatch) -> BatchVerdicts:
+        dry_run = batch.dry_run
+        limits = PageLimits() if dry_run else self._limits
         async with self._transactions(dry_run=dry_run) as transaction:
             for _ in range(MAX_ATTEMPTS):
-                await self._learn(visit, transaction)
-                concerned = await self._count(visit, census, transaction)
-                if not await self._judge(visit, census, concerned, transaction):
+                await self._read_hosts(batch, transaction)
+                limited = await self._count_pages(batch, limits, transaction)
+                if await self._judge(batch, limits, limited, transaction):
                     break
             else:
                 raise Unreachable(
-                    "The door could not judge: its hosts change all the time.", hint="Try again."
+                    "The door could not judge the batch, because its hosts keep changing.",
+                    hint="Try again.",
                 )
-        answers = visit.answered()
-        for reason, number in answers.counts().items() if not dry_run else ():
+        verdicts = batch.verdicts()
+        for reason, number in verdicts.counts().items() if not dry_run else ():
             VERDICTS.labels(reason).inc(number)
-        return answers
+        return verdicts
 
     @asynccontextmanager
     async def _transactions(self, *, dry_run: bool) -> AsyncIterator[Transactions]:
-        """How to begin a transaction; those of a dry run are one, which is undone."""
+        """Yield a function that begins a transaction; a dry run has a single one, which is rolled back."""
         if not dry_run:
             yield self.db.transaction
             return
         async with self.db.transaction() as conn, conn.transaction(force_rollback=True):
 
             @asynccontextmanager
-            async def the_same() -> AsyncIterator[Connection]:
-                async with conn.transaction():  # one that fails may be tried again
+            async def savepoint() -> AsyncIterator[Connection]:
+                async with conn.transaction():  # so that a retry is possible
                     yield conn
 
-            yield the_same
+            yield savepoint
 
-    async def _learn(self, visit: KnockBatch, transaction: Transactions) -> None:
-        """Know every host of the batch; those never seen are registered, in a transaction of their own."""
-        schemes: dict[str, int] = {}  # the first URL of each host says how it is visited
-        for url in visit.urls:
+    async def _read_hosts(self, batch: KnockBatch, transaction: Transactions) -> None:
+        """Read the hosts of the batch that are not cached; registers new ones in a transaction of their own."""
+        schemes: dict[str, int] = {}  # of the first URL of each host
+        for url in batch.urls:
             if isinstance(url, Url):
                 schemes.setdefault(url.host, url.scheme)
-        concerned = {*schemes, visit.found_on} if visit.found_on else schemes.keys()
-        visit.known = self._memory.part(concerned)
-        if not visit.known.lacks(concerned):
+        names = {*schemes, batch.found_on} if batch.found_on else schemes.keys()
+        batch.cache = self._cache.part(names)
+        if not batch.cache.lacks(names):
             return
         async with transaction() as conn:
-            await visit.known.learn(
+            await batch.cache.read(
                 conn,
                 schemes,
-                found_on=visit.found_on,
-                register=visit.register,
-                now=visit.now,
-                forbidden={name for name in schemes if visit.is_forbidden(name)},
+                found_on=batch.found_on,
+                register=batch.register,
+                now=batch.now,
+                forbidden={name for name in schemes if batch.is_forbidden(name)},
             )
-        if not visit.dry_run:  # and only now that it is committed
-            self._memory = self._memory.joined(visit.known)
+        if not batch.dry_run:  # only after the commit
+            self._cache = self._cache.merged(batch.cache)
 
-    async def _count(
-        self, visit: KnockBatch, census: PageLimits, transaction: Transactions
+    async def _count_pages(
+        self, batch: KnockBatch, limits: PageLimits, transaction: Transactions
     ) -> list[CachedHost]:
-        """The hosts that may have no room for what is new, their pages counted where it is time to."""
-        if visit.knock.kind == "full":
+        """The hosts that may have no room for new pages; counts the pages of those whose last count is too old."""
+        if batch.knock.kind == "full":
             return []
-        concerned = census.concerned(visit.known.hosts.values(), depth=visit.depth)
-        if uncounted := census.uncounted(concerned):
+        limited = limits.limited(batch.cache.hosts.values(), depth=batch.depth)
+        if uncounted := limits.uncounted(limited):
             async with transaction() as conn:
-                await census.count(conn, uncounted)
-        return concerned
+                await limits.count(conn, uncounted)
+        return limited
 
     async def _judge(
         self,
-        visit: KnockBatch,
-        census: PageLimits,
-        concerned: list[CachedHost],
+        batch: KnockBatch,
+        limits: PageLimits,
+        limited: list[CachedHost],
         transaction: Transactions,
     ) -> bool:
-        """Answer what has no answer yet; true where a host changed meanwhile and some must be judged anew."""
-        batch, order = visit.pack()
-        if not order and not visit.from_memory:
-            return False
-        sorted_out = LimitDecision()
+        """Judge the URLs that have no answer yet; returns False if a host changed and some have none."""
+        packed, order = batch.pack()
+        if not order and not batch.refused_from_cache:
+            return True
+        decision = LimitDecision()
         try:
             async with transaction() as conn:
-                if concerned:
-                    sorted_out = await census.sort(conn, batch, concerned, depth=visit.depth)
-                    batch, order = visit.shut_out(batch, order, sorted_out.out)
-                stale = await self._recall(conn, visit)
-                letters = await self._ask(conn, visit, batch) if order else ""
-            census.add(batch, letters)
+                if limited:
+                    decision = await limits.decide(conn, packed, limited, depth=batch.depth)
+                    packed, order = batch.refuse_over_limit(packed, order, decision.refused)
+                is_stale = await self._withdraw_stale_refusals(conn, batch)
+                judgements = await self._knock(conn, batch, packed) if order else []
+            limits.add(packed, judgements)
         except psycopg.errors.DeadlockDetected:
-            return True
+            return False
         finally:
-            census.release(sorted_out.held)
-        visit.answer(order, letters)
-        if not stale and guestbook.STALE not in letters:
-            return False
-        visit.begin_anew()
-        self._memory = HostCache()
-        return True
+            limits.release(decision.reserved)
+        if not batch.answer(order, judgements) and not is_stale:
+            return True
+        batch.forget_unanswered_duplicates()
+        self._cache = HostCache()
+        return False
 
-    async def _ask(self, conn: Connection, visit: KnockBatch, batch: guestbook.PackedUrls) -> str:
-        letters, brought = await guestbook.knock(
+    async def _knock(
+        self, conn: Connection, batch: KnockBatch, packed: guestbook.PackedUrls
+    ) -> list[guestbook.UrlJudgement]:
+        judgements, brought = await guestbook.knock(
             conn,
-            batch,
-            knock=visit.knock,
-            house_revision=visit.known.house_revision,
-            now=visit.now,
-            depth=visit.depth,
+            packed,
+            knock=batch.knock,
+            settings_revision=batch.cache.settings_revision,
+            now=batch.now,
+            depth=batch.depth,
         )
-        visit.brought += brought
-        return letters
+        batch.brought += brought
+        return judgements
 
-    async def _recall(self, conn: Connection, visit: KnockBatch) -> bool:
-        """Whether refusals by what we know are out of date; then they are taken back."""
-        if not visit.from_memory:
+    async def _withdraw_stale_refusals(self, conn: Connection, batch: KnockBatch) -> bool:
+        """Withdraw the refusals by cached rules if a host changed since; returns whether it did."""
+        if not batch.refused_from_cache:
             return False
-        known = [visit.known.hosts[url.host] for url in visit.from_memory.values()]
-        stale = await hosts.have_changed(
+        hosts_ = [batch.cache.hosts[url.host] for url in batch.refused_from_cache.values()]
+        is_stale = await hosts.have_changed(
             conn,
-            revisions={host.domain64: host.revision for host in known},
-            house_revision=visit.known.house_revision,
+            revisions={host.domain64: host.revision for host in hosts_},
+            settings_revision=batch.cache.settings_revision,
         )
-        if stale:
-            for index in visit.from_memory:
-                visit.answers[index] = None
-        visit.from_memory.clear()
-        return stale
+        if is_stale:
+            for index in batch.refused_from_cache:
+                batch.answers[index] = None
+        batch.refused_from_cache.clear()
+        return is_stale

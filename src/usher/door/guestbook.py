@@ -1,38 +1,50 @@
-"""The guestbook: every page we know, judged and settled in batches, one statement each."""
+"""The guestbook: every page that Usher knows, judged and settled in batches, one statement each."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from usher.db.pool import Connection
-from usher.db.statements import array as written
+from usher.db.statements import array as array_or_null
 from usher.db.statements import load_statements
 from usher.door.rules import Knock, Reason
 
 store = load_statements(__file__)
-# A page that is unchanged, gone, moved elsewhere or barred by robots.txt was settled like one that was fetched.
+# A page that is unchanged, gone, moved elsewhere or barred by robots.txt is settled like one that was fetched.
 FetchResult = Literal["success", "unchanged", "failure", "gone", "moved", "barred"]
-STALE: Final = "?"
-FRESH: Final = frozenset("NQ")  # letters of pages that were not known before
-LETTERS: Final = {
-    "w": Reason.ALREADY_WAITING,
-    "P": Reason.SINGLE_PASS,
-    "Q": Reason.SINGLE_PASS,
-    "D": Reason.PAGE_DUE,
-    "p": Reason.PAGE_NOT_DUE,
-    "N": Reason.NEW_PAGE,
-    "h": Reason.HOST_NOT_DUE,
-    "F": Reason.FULL_PASS,
-    "H": Reason.HOST_DUE,
-}
+
+
+class UrlJudgement(NamedTuple):
+    """The answer to one URL; without a reason if the host changed since the caller read it."""
+
+    reason: Reason | None
+    is_new_page: bool = False
+
+
+# The letter with which knock_single and knock_full answer each URL.
+JUDGEMENTS: Final[Mapping[str, UrlJudgement]] = MappingProxyType(
+    {
+        "?": UrlJudgement(None),
+        "w": UrlJudgement(Reason.ALREADY_WAITING),
+        "P": UrlJudgement(Reason.SINGLE_PASS),
+        "Q": UrlJudgement(Reason.SINGLE_PASS, is_new_page=True),
+        "D": UrlJudgement(Reason.PAGE_DUE),
+        "p": UrlJudgement(Reason.PAGE_NOT_DUE),
+        "N": UrlJudgement(Reason.NEW_PAGE, is_new_page=True),
+        "h": UrlJudgement(Reason.HOST_NOT_DUE),
+        "F": UrlJudgement(Reason.FULL_PASS),
+        "H": UrlJudgement(Reason.HOST_DUE),
+    }
+)
 
 
 @dataclass(slots=True)
 class PackedUrls:
-    """Different URLs, packed for the statements: hosts once each, then place, path and scheme of every URL."""
+    """Distinct URLs: each host once, then for every URL the position of its host, its path and its scheme."""
 
-    hosts: dict[int, int] = field(default_factory=dict)  # number → place, from 1
+    hosts: dict[int, int] = field(default_factory=dict)  # domain64 → position, from 1
     revisions: list[int] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
@@ -60,33 +72,46 @@ class PackedUrls:
 
 
 def array_text(values: Iterable[object]) -> str:
-    """PostgreSQL's own text for an array; the driver would take ten times as long over a list."""
+    """A PostgreSQL array of numbers or times as text: the driver takes ten times as long for a list."""
     return "{" + ",".join(map(str, values)) + "}"
 
 
+def pack_paths(paths: Iterable[str]) -> str:
+    """Paths for `string_to_table` in the statements; a path contains no newline."""
+    return "\n".join(paths)
+
+
+def unpack_judgements(letters: str | None) -> list[UrlJudgement]:
+    """The answer of a knock statement, one letter for each URL."""
+    return [JUDGEMENTS[letter] for letter in letters or ""]
+
+
 async def disable_sequential_scans(conn: Connection) -> None:
-    """For the rest of the transaction no table is read from end to end."""
+    """For the rest of the transaction PostgreSQL reads no table from end to end."""
     await store.disable_sequential_scans.tuples(conn)
 
 
 async def knock(
     conn: Connection,
-    batch: PackedUrls,
+    urls: PackedUrls,
     *,
     knock: Knock,
-    house_revision: int,
+    settings_revision: int,
     now: datetime,
     depth: int = 0,
-) -> tuple[str, int]:
-    """One letter for each URL, and how many other pages of their hosts came in with them."""
-    given = {
-        "hosts": array_text(batch.hosts),
-        "revisions": array_text(batch.revisions),
-        "places": array_text(batch.places),
-        "paths": "\n".join(batch.paths),
-        "schemes": bytes(batch.schemes),
+) -> tuple[list[UrlJudgement], int]:
+    """Judge the URLs and queue the admitted ones.
+
+    Returns a judgement for each URL, and how many other pages of their hosts a full knock queued with them.
+    """
+    parameters = {
+        "hosts": array_text(urls.hosts),
+        "revisions": array_text(urls.revisions),
+        "places": array_text(urls.places),
+        "paths": pack_paths(urls.paths),
+        "schemes": bytes(urls.schemes),
         "hall_pass": knock.hall_pass,
-        "house_revision": house_revision,
+        "settings_revision": settings_revision,
         "depth": depth,
         "grace": knock.grace,
         "source": knock.source or "",
@@ -94,29 +119,29 @@ async def knock(
     }
     await disable_sequential_scans(conn)
     if knock.kind == "full":
-        ((letters, brought),) = await store.knock_full.tuples(conn, **given)
-        return letters or "", brought
-    ((letters,),) = await store.knock_single.tuples(conn, **given)
-    return letters or "", 0
+        ((letters, brought),) = await store.knock_full.tuples(conn, **parameters)
+        return unpack_judgements(letters), brought
+    ((letters,),) = await store.knock_single.tuples(conn, **parameters)
+    return unpack_judgements(letters), 0
 
 
 async def hint(
-    conn: Connection, batch: PackedUrls, *, changed: Sequence[datetime], now: datetime
+    conn: Connection, urls: PackedUrls, *, changed: Sequence[datetime], now: datetime
 ) -> int:
-    """Have pages come sooner that their site says have changed; how many do."""
+    """Make pages due earlier that changed according to their site; returns how many."""
     await disable_sequential_scans(conn)
     return await store.hint.run(
         conn,
-        hosts=array_text(batch.hosts),
-        places=array_text(batch.places),
-        paths="\n".join(batch.paths),
+        hosts=array_text(urls.hosts),
+        places=array_text(urls.places),
+        paths=pack_paths(urls.paths),
         changed=array_text([moment.isoformat() for moment in changed]),
         now=now,
     )
 
 
-class PageReport(NamedTuple):
-    """What a fetch of one page brought."""
+class FetchReport(NamedTuple):
+    """The result of fetching one page; the statements name their parameters after these fields."""
 
     domain64: int
     path: str
@@ -134,15 +159,8 @@ class PageReport(NamedTuple):
     reason: str | None = None
 
 
-# What the parameters are called that take each field of all outcomes.
-COLUMNS: Final = (
-    "domain64s", "paths", "results", "chunks", "statuses", "types", "lengths", "hashes", "etags", "modified", "texts",
-    "hidden", "schemes", "reasons",
-)  # fmt: skip
-
-
 class SettledPage(NamedTuple):
-    """A page as it is now, in which chunk its text was `before` and is `after`, and whether others of its host wait."""
+    """A settled page, the chunk its text was in `before` and is in `after`, and whether its host has pending pages."""
 
     domain64: int
     path: str
@@ -155,42 +173,27 @@ class SettledPage(NamedTuple):
 
 
 async def settle(
-    conn: Connection, *, outcomes: Sequence[PageReport], now: datetime
+    conn: Connection, *, reports: Sequence[FetchReport], now: datetime
 ) -> list[SettledPage]:
-    """Record what fetches brought; only pages that were being crawled in that chunk are returned and changed."""
-    return await store.settle.rows(conn, SettledPage, **report_columns(outcomes), now=now)
+    """Record the results of fetches; changes and returns only pages that were being crawled in that chunk."""
+    return await store.settle.rows(conn, SettledPage, **report_columns(reports), now=now)
 
 
-def report_columns(outcomes: Sequence[PageReport]) -> dict[str, str | None]:
-    """Outcomes as the arrays that functions of the schema take, by the names of our parameters."""
-    values = zip(*outcomes, strict=True) if outcomes else [()] * len(COLUMNS)
-    return dict(zip(COLUMNS, map(written, values), strict=True))
+def report_columns(reports: Sequence[FetchReport]) -> dict[str, str | None]:
+    """One array for each field of the reports, by the name of the field."""
+    columns = zip(*reports, strict=True) if reports else [()] * len(FetchReport._fields)
+    return dict(zip(FetchReport._fields, map(array_or_null, columns), strict=True))
 
 
 async def close_crawls(conn: Connection, *, domain64s: Sequence[int], now: datetime) -> list[int]:
-    """End the open crawls of these hosts where nothing waits any more; returns whose ended."""
-    found = await store.close_crawls.tuples(conn, domain64s=list(domain64s), now=now)
-    return [number for (number,) in found]
-
-
-class RecrawlEntrance(NamedTuple):
-    """Where to knock for a whole host (its root if there is no path), and how many of its pages are being crawled."""
-
-    host: str
-    scheme: int | None
-    path: str | None
-    crawling: int
-
-
-async def recrawl_entrances(conn: Connection, *, hosts: Sequence[int]) -> list[RecrawlEntrance]:
-    """The entrance of each host, by its number."""
-    rows = await store.recrawl_entrances.tuples(conn, hosts=list(hosts))
-    return [RecrawlEntrance(*row) for row in rows]
+    """End the open crawls of those hosts that have no page left to crawl; returns these hosts."""
+    rows = await store.close_crawls.tuples(conn, domain64s=list(domain64s), now=now)
+    return [domain64 for (domain64,) in rows]
 
 
 @dataclass(frozen=True, slots=True)
 class GuestbookPage:
-    """A page with all we know of it."""
+    """The row of a page."""
 
     id: int
     domain64: int

@@ -1,22 +1,23 @@
 -- name: knock_single
--- Rows 1 to 6 of the decision table for a batch of different URLs: judged, admitted and queued in one statement.
--- In: the hosts with the revision the caller judged them by, then for each URL its place in that list, path (one a
--- line) and scheme (one byte each). Out: one letter for each URL, in order. Both packed, because arrays of ten
--- thousand cost the driver as much as the statement costs the server.
--- Pages are written in the order of their key, so that two batches cannot wait for each other in a circle. A page that
--- another caller admitted meanwhile is returned by no insert, and so waits already. A page remembers the shortest way by
--- which it was found, whatever the verdict.
+-- Rows 1 to 6 of the decision table (docs/door.md) for a batch of distinct URLs: judges, admits and queues them in one statement.
+-- In: the hosts with the revision of the caller's rules; for each URL the position of its host, its path (one a line) and its
+-- scheme (one byte). Out: one letter for each URL, in order. Both are packed, because arrays of ten thousand elements cost the
+-- driver as much as the statement costs the server; guestbook.py packs and unpacks them. The letters:
+--   ? the host or the settings changed since   w already waiting   P hall pass, known page   Q hall pass, new page
+--   D page due   p page not due   N new page of a due host   h host not due   F full with hall pass   H full, host due
+-- Pages are written in the order of their key, so that two batches cannot deadlock. A page that another transaction admitted
+-- meanwhile is not returned by the insert, so it is already waiting. A page keeps the smallest depth, whatever the verdict.
 with host as materialized (
     select
         given.place,
         h.domain64,
-        h.revision is distinct from given.revision or settings.revision <> %(house_revision)s as stale,
+        h.revision is distinct from given.revision or settings.revision <> %(settings_revision)s as stale,
         coalesce(h.cadence, settings.cadence) as cadence,
         h.crawl_started is not null or h.next_fetch <= %(now)s as due,
-        -- The crawl is over, and this is a page that one of its own pages led to.
+        -- The crawl ended a moment ago, and one of its own pages links to this page.
         h.last_crawl_ended > %(now)s::timestamptz - %(grace)s::interval and %(source)s in ('', h.name) as is_late
     from unnest(%(hosts)s::bigint[], %(revisions)s::int[]) with ordinality as given (domain64, revision, place)
-    -- "offset 0" keeps a look-up by index, whatever the planner thinks of the sizes; so below.
+    -- "offset 0" forces a lookup by index, also below.
     left join lateral (select * from work.hosts where domain64 = given.domain64 offset 0) h on true
     cross join work.settings
 ),
@@ -50,14 +51,14 @@ judged as materialized (
     ) page on true
 ),
 entered as materialized (
-    -- The hosts of pages that come in. Until this transaction ends no other closes their crawl or puts them to sleep: that
-    -- takes a lock FOR UPDATE. If another did so after this statement began, this waits for it and reads the row anew.
+    -- The hosts of admitted pages. Until this transaction ends no other one closes their crawl or removes them from the queue of
+    -- claims, because that needs a lock FOR UPDATE. If one did so after this statement began, this reads the new row.
     select
         h.id,
         h.domain64,
         h.crawl_started is null as closed,
         h.claim_at > greatest(h.ready_at, %(now)s) as asleep,
-        -- A crawl that is reopened keeps its start: the next one is due a cadence after that.
+        -- A reopened crawl keeps its start: the next one is due a cadence after it.
         case when h.next_fetch <= %(now)s then %(now)s else coalesce(h.last_crawl_started, %(now)s) end as start
     from work.hosts h
     where h.domain64 = any(array(select domain64 from judged where letter in ('N', 'D', 'P', 'Q')))
@@ -80,8 +81,8 @@ admitted as (
         case when %(hall_pass)s then %(now)s else %(now)s + cadence end,
         %(depth)s::smallint
     from (
-        -- Numbered as they came, which is the order they are crawled in.
-        -- The count has all hosts locked before the first page is written.
+        -- Ids follow the order of the batch, in which the pages are crawled.
+        -- The count locks all hosts before the first page is written.
         select nextval('work.guestbook_id_seq') as id, ord, domain64, path, cadence
         from judged
         where letter in ('N', 'D', 'P', 'Q') and (select count(*) from entered) > 0
@@ -98,7 +99,7 @@ admitted as (
     returning domain64, path
 ),
 moved_up as (
-    -- To the front by a pass, and nearer by a shorter way; in the order of their ids, as the index gives them.
+    -- A hall pass moves a page to the front, and a shorter way reduces its depth.
     update work.guestbook page set
         priority = case when %(hall_pass)s and page.state = 'pending' then 0 else page.priority end,
         depth = least(page.depth, %(depth)s::smallint)
@@ -110,8 +111,8 @@ moved_up as (
         and (page.depth > %(depth)s::smallint or (%(hall_pass)s and page.state = 'pending' and page.priority > 0))
 ),
 called as (
-    -- The host's crawl opens, and a claim looks at it at once if it had no reason to before. Hosts are claimed in the order
-    -- in which the batch names them: each is in line a microsecond before the next.
+    -- Opens the crawl of the host, and lets claims find it at once. Claims take hosts in the order of the batch: each has a
+    -- claim_at a microsecond before the next.
     select
         entered.id,
         entered.domain64,
@@ -157,34 +158,15 @@ select
         )
     end as letters;
 
--- name: recrawl_entrances
--- Of each host how many pages are being crawled, and where its root is in progress, its first page that is not: a full
--- knock at a page in progress would bring no other page in.
-select h.name, page.scheme, page.path, coalesce(busy.number, 0)
-from unnest(%(hosts)s::bigint[]) as given (domain64)
-join work.hosts h using (domain64)
-left join lateral (
-    select g.scheme, g.path from work.guestbook g
-    where g.domain64 = given.domain64 and g.state not in ('pending', 'crawling')
-    order by g.path limit 1
-) page on exists (
-    select from work.guestbook root
-    where root.domain64 = given.domain64 and root.path = '/' and root.state in ('pending', 'crawling')
-)
-left join lateral (
-    select count(*) as number from work.guestbook g
-    where g.domain64 = given.domain64 and g.state = 'crawling'
-) busy on true;
-
 -- name: knock_full
--- Rows 1 and 7 to 9 of the table for a batch of different URLs, in and out as above, and how many other pages came in
--- with them. The first admitted URL of a host brings the host's pages in: all with a pass, the due ones without. A later
--- URL of the same batch that came in that way waits already.
+-- Rows 1 and 7 to 9 of the table for a batch of distinct URLs, with input and output as above, and the number of other pages
+-- that it admitted. The first admitted URL of a host admits the other pages of the host: all with a hall pass, the due ones
+-- without. A later URL of the same batch that was admitted so is already waiting.
 with host as materialized (
     select
         given.place,
         h.domain64,
-        h.revision is distinct from given.revision or settings.revision <> %(house_revision)s as stale,
+        h.revision is distinct from given.revision or settings.revision <> %(settings_revision)s as stale,
         coalesce(h.cadence, settings.cadence) as cadence,
         h.crawl_started is not null or h.next_fetch <= %(now)s as due
     from unnest(%(hosts)s::bigint[], %(revisions)s::int[]) with ordinality as given (domain64, revision, place)
@@ -255,7 +237,7 @@ admitted as (
         case when %(hall_pass)s then %(now)s - interval '3 minutes' else %(now)s + cadence end,
         %(depth)s::smallint
     from (
-        -- Numbered as they came, which is the order they are crawled in.
+        -- Ids follow the order of the batch, in which the pages are crawled.
         select nextval('work.guestbook_id_seq') as id, *
         from settled
         where letter in ('F', 'H')
@@ -328,21 +310,19 @@ select
     (select count(*) from brought where state = 'pending') as brought;
 
 -- name: hint
--- Pages that their site says have changed since their last visit are due now, but no sooner after that visit than an hour
--- or an eighth of their host's cadence, and never later than they were. In: as a knock, and when each has changed. Pages
--- that wait or failed keep their clock.
+-- Pages that changed since their last visit, according to their site, are due now, but not before an hour or an eighth of the
+-- host's cadence after that visit, and never later than before. In: as for a knock, and the time of each change. Pages that
+-- wait or failed keep their clock.
 with host as materialized (
     select
         given.place,
         h.domain64,
-        make_interval(
-            secs => greatest(3600, div(extract(epoch from coalesce(h.cadence, settings.cadence)), 8))
-        ) as pause
+        work.hinted_pause(coalesce(h.cadence, settings.cadence)) as pause
     from unnest(%(hosts)s::bigint[]) with ordinality as given (domain64, place)
     cross join lateral (select * from work.hosts where domain64 = given.domain64 offset 0) h
     cross join work.settings
 ),
-told as materialized (
+changed_page as materialized (
     select host.domain64, k.path, k.changed, host.pause
     from rows from (
         unnest(%(places)s::int[]), string_to_table(%(paths)s, E'\n'), unnest(%(changed)s::timestamptz[])
@@ -353,16 +333,16 @@ told as materialized (
 ),
 due as materialized (
     select page.id, page.next_fetch
-    from told
+    from changed_page
     cross join lateral (
-        -- Not every visit ends in a fetch: robots.txt may have forbidden it.
-        select id, greatest(%(now)s, greatest(last_fetched, admitted_at) + told.pause) as next_fetch
+        -- A visit may end without a fetch, if robots.txt forbids it.
+        select id, greatest(%(now)s, greatest(last_fetched, admitted_at) + changed_page.pause) as next_fetch
         from work.guestbook
-        where domain64 = told.domain64
-            and path = told.path
+        where domain64 = changed_page.domain64
+            and path = changed_page.path
             and state = 'crawled'
-            and greatest(last_fetched, admitted_at) < told.changed
-            and next_fetch > greatest(%(now)s, greatest(last_fetched, admitted_at) + told.pause)
+            and greatest(last_fetched, admitted_at) < changed_page.changed
+            and next_fetch > greatest(%(now)s, greatest(last_fetched, admitted_at) + changed_page.pause)
         offset 0
         for no key update
     ) page
@@ -372,19 +352,21 @@ from due
 where page.id = due.id and page.id = any(array(select id from due));
 
 -- name: settle
--- What fetches of pages brought, by `work.settle`.
+-- Records the results of fetches, by work.settle.
 select domain64, path, state, next_fetch, id, before, after, waits
 from work.settle(
-    %(domain64s)s, %(paths)s, %(chunks)s, %(results)s, %(statuses)s, %(types)s, %(lengths)s, %(hashes)s, %(etags)s,
-    %(modified)s, %(texts)s, %(hidden)s, %(schemes)s, %(reasons)s, %(now)s
+    domain64s => %(domain64)s, paths => %(path)s, results => %(result)s, chunk_ids => %(chunk_id)s, statuses => %(status)s,
+    content_types => %(content_type)s, content_lengths => %(content_length)s, content_sha1s => %(content_sha1)s,
+    etags => %(etag)s, last_modifieds => %(last_modified)s, text64s => %(text64)s, noindexes => %(noindex)s,
+    schemes => %(scheme)s, reasons => %(reason)s, at => %(now)s
 );
 
 -- name: close_crawls
--- End the open crawls of hosts where nothing waits any more.
+-- Ends the open crawls of hosts without pages to crawl.
 select work.close_crawls(%(domain64s)s::bigint[], %(now)s);
 
 -- name: page
--- One page with all we know of it.
+-- The row of one page.
 select
     g.id, g.domain64, g.path, g.scheme, g.state, g.priority, g.next_fetch, g.admitted_at, g.last_fetched,
     g.last_modified, g.content_length, t.name as content_type, g.content_sha1, g.etag, g.status, g.failures, g.gone,
@@ -394,6 +376,6 @@ left join work.content_type t on t.code = g.content_type
 where g.domain64 = %(domain64)s and g.path = %(path)s;
 
 -- name: disable_sequential_scans
--- For the rest of the transaction no table is read from end to end. A plan made while the guestbook was empty would
--- read it whole, and be kept while it grows.
+-- For the rest of the transaction PostgreSQL reads no table from end to end: a cached plan from the time when the guestbook was
+-- empty would read all of it.
 select set_config('enable_seqscan', 'off', true);

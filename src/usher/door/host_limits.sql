@@ -1,30 +1,30 @@
 -- name: count_up_to
--- How many pages each host has, counted up to a number of its own; that a host has so many is written down, so that
--- whoever asks after it later knows without counting.
+-- Counts the pages of each host up to its maximum. Stores the number of a host that reached it, so that later calls need not
+-- count.
 with counted as materialized (
-    select given.domain64, given.most, page.number
-    from unnest(%(domain64s)s::bigint[], %(mosts)s::int[]) as given (domain64, most)
+    select given.domain64, given.maximum, page.number
+    from unnest(%(domain64s)s::bigint[], %(maximums)s::int[]) as given (domain64, maximum)
     cross join lateral (
         select count(*)::int as number
-        from (select from work.guestbook g where g.domain64 = given.domain64 limit given.most) one
+        from (select from work.guestbook g where g.domain64 = given.domain64 limit given.maximum) known
     ) page
 ),
-written_down as (
+stored as (
     update work.hosts h set pages = counted.number
     from (
         select id, domain64
         from work.hosts
-        where domain64 = any(array(select domain64 from counted where number >= most))
+        where domain64 = any(array(select domain64 from counted where number >= maximum))
         order by domain64
         for no key update
-    ) found
-    join counted on counted.domain64 = found.domain64
-    where h.id = found.id and h.pages < counted.number
+    ) full_host
+    join counted on counted.domain64 = full_host.domain64
+    where h.id = full_host.id and h.pages < counted.number
 )
 select domain64, number from counted;
 
 -- name: find_known_pages
--- Which of these pages are in the guestbook, by their position from 1 on.
+-- The positions, from 1, of those pages that are in the guestbook.
 select given.position
 from rows from (
     unnest(%(domain64s)s::bigint[]), string_to_table(%(paths)s, E'\n')

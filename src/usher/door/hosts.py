@@ -1,4 +1,4 @@
-"""The registry of hosts: a number for every name, given by the database, never changed."""
+"""The registry of hosts: the database gives every host name a domain64, which never changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from usher.db.statements import load_statements
 from usher.errors import SchemaOutOfDate
 
 store = load_statements(__file__)
-REGISTRY_LOCK = 0x7573_6865_7203  # "usher", 3: numbers are given by one at a time
+REGISTRY_LOCK = 0x7573_6865_7203  # "usher", 3: one transaction at a time registers hosts
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A web host we visit."""
+    """A web host."""
 
     id: int
     domain64: int
@@ -28,7 +28,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class DoorSettings:
-    """What holds for every host that does not say otherwise."""
+    """The settings of hosts that have none of their own."""
 
     revision: int
     cadence: timedelta
@@ -38,8 +38,8 @@ class DoorSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class HostRules:
-    """What a host's URLs are judged by, and the revision that says when it is out of date."""
+class DoorHost:
+    """The rules that the door applies to a host, and their revision."""
 
     domain64: int
     name: str
@@ -52,32 +52,32 @@ class HostRules:
     max_pages: int
     max_depth: int
     pages: int
-    permitted: bool  # the operator named it as a private host
+    permitted: bool  # the operator allowed this private host
     own: bool  # a component of Usher listens there
 
 
 async def door_settings(conn: Connection) -> DoorSettings:
-    found = await store.door_settings.row(conn, DoorSettings)
-    if found is None:
+    settings = await store.door_settings.row(conn, DoorSettings)
+    if settings is None:
         raise SchemaOutOfDate("work.settings is empty.", hint="Run `usher db migrate`.")
-    return found
+    return settings
 
 
-async def host_rules(conn: Connection, *, names: Sequence[str]) -> list[HostRules]:
-    return await store.host_rules.rows(conn, HostRules, names=list(names))
+async def host_rules(conn: Connection, *, names: Sequence[str]) -> list[DoorHost]:
+    return await store.host_rules.rows(conn, DoorHost, names=list(names))
 
 
 async def have_changed(
-    conn: Connection, *, revisions: Mapping[int, int], house_revision: int
+    conn: Connection, *, revisions: Mapping[int, int], settings_revision: int
 ) -> bool:
-    """Whether a host of these, or the door_settings, has have_changed since the revision given for its number."""
-    ((answer,),) = await store.have_changed.tuples(
+    """Whether one of these hosts, or the general settings, changed since this revision."""
+    ((is_changed,),) = await store.have_changed.tuples(
         conn,
         domain64s=list(revisions),
         revisions=list(revisions.values()),
-        house_revision=house_revision,
+        settings_revision=settings_revision,
     )
-    return bool(answer)
+    return bool(is_changed)
 
 
 async def find(conn: Connection, *, names: Sequence[str]) -> list[Host]:
@@ -85,11 +85,11 @@ async def find(conn: Connection, *, names: Sequence[str]) -> list[Host]:
 
 
 async def known_ranges(conn: Connection, *, names: Sequence[str]) -> list[domain64.Range | None]:
-    """The range that each name's number will be in: its domain's, its TLD's while the domain is new, or unknown."""
+    """The range of each name's future domain64: that of its domain, of its TLD if the domain is new, or None."""
     split = [domain64.split(name) for name in names]
     tlds, domains = [name.tld for name in split], [name.domain for name in split]
-    found = await store.known_ranges.tuples(conn, tlds=tlds, domains=domains)
-    return [range_of(tld, domain) for tld, domain in found]
+    rows = await store.known_ranges.tuples(conn, tlds=tlds, domains=domains)
+    return [range_of(tld, domain) for tld, domain in rows]
 
 
 def range_of(tld: int | None, domain: int | None) -> domain64.Range | None:
@@ -100,7 +100,7 @@ def range_of(tld: int | None, domain: int | None) -> domain64.Range | None:
 
 @dataclass(frozen=True, slots=True)
 class DueHost:
-    """A host whose time has come."""
+    """A host that is due for a crawl."""
 
     id: int
     scheme: int
@@ -118,27 +118,27 @@ async def register(
     now: datetime,
     schemes: Mapping[str, int] | None = None,
 ) -> dict[str, Host]:
-    """Every name's host; those seen for the first time are numbered in the order given and due now.
+    """The host of each name; registers new ones in the given order, due now.
 
-    A host is visited by the scheme given for it, https where none is. Holds the registry's lock until the transaction
-    ends: keep that short.
+    The scheme of a host is https unless another is given. Holds the registry lock until the transaction ends: keep the
+    transaction short.
     """
     names = list(dict.fromkeys(names))
-    known = {host.name for host in await find(conn, names=names)}
-    if fresh := [name for name in names if name not in known]:
-        await add(conn, names=fresh, now=now, schemes=schemes or {})
+    registered = {host.name for host in await find(conn, names=names)}
+    if new := [name for name in names if name not in registered]:
+        await add(conn, names=new, now=now, schemes=schemes or {})
     return {host.name: host for host in await find(conn, names=names)}
 
 
 async def lock_registry(conn: Connection) -> None:
-    """Until the transaction ends nobody else gives numbers."""
+    """Until the transaction ends no other one registers hosts."""
     await store.lock_registry.tuples(conn, lock=REGISTRY_LOCK)
 
 
 async def add(
     conn: Connection, *, names: Sequence[str], now: datetime, schemes: Mapping[str, int]
 ) -> int:
-    """Number these names; those that another caller numbered meanwhile keep their number."""
+    """Register these names; those that another transaction registered meanwhile keep their number."""
     split = [domain64.split(name) for name in names]
     tlds, domains = [name.tld for name in split], [name.domain for name in split]
     await lock_registry(conn)

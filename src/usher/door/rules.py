@@ -1,7 +1,7 @@
-"""The decision table, which says of every URL whether it may come in now.
+"""The terms of the decision table: knocks, reasons and verdicts.
 
-Comes from a knock and what the guestbook and the host's clock say; goes to a reason, which decides the verdict. The
-statements of guestbook.sql are the same table for a whole batch; a property test proves both equal.
+The statements knock_single and knock_full in guestbook.sql decide. docs/door.md shows the table; tests/support/models
+has a model in Python that tests compare with the statements.
 """
 
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ from typing import Final, Literal
 KnockKind = Literal["single", "full"]
 PageState = Literal["idle", "pending", "crawling", "crawled", "error"]
 WAITING_STATES: Final = frozenset({"pending", "crawling"})
-HOST_SET_BACK: Final = timedelta(days=1)  # and to that of the host
-MAX_COUNTED_DEPTH: Final = 32_000  # clicks that are counted; what the column holds
+HOST_SET_BACK: Final = timedelta(days=1)  # how far a full hall pass sets back the clock of the host
+MAX_COUNTED_DEPTH: Final = 32_000  # clicks; the limit of the column
 
 
 class Verdict(StrEnum):
@@ -25,7 +25,7 @@ class Verdict(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why; each belongs to one verdict, and each row of the table to one reason."""
+    """The reason of a verdict; each row of the decision table has one."""
 
     ALREADY_WAITING = "already_waiting"
     SINGLE_PASS = "single_pass"  # noqa: S105 - a hall pass
@@ -63,13 +63,11 @@ VERDICTS: Final[Mapping[Reason, Verdict]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Knock:
-    """How a URL asks: for itself or for its whole host, with a hall pass or without.
+    """A request to admit a URL: for the page alone or for its whole host, with or without a hall pass.
 
-    `source` is the host whose page names the URL, empty if it is unknown: it leads to no private host but itself. None
-    means that the operator names the URL.
-
-    `grace` is for links that a crawler reports after the pages that it found them on: a crawl that ended less than this
-    time ago accepts them.
+    `source` is the host whose page names the URL, or empty if unknown: it may not name other private hosts. None means
+    that the operator names the URL. `grace` is for links that a crawler reports after the pages with these links: the
+    door accepts them if the crawl ended less than this time ago.
     """
 
     kind: KnockKind = "single"
@@ -88,7 +86,7 @@ def judge_full(*, is_waiting: bool, hall_pass: bool, is_host_due: bool) -> Reaso
 
 
 def limit_reason(*, depth: int, max_depth: int, room: int) -> Reason | None:
-    """Why a page that is new is not judged by the table; a full knock is about the host, and never asks."""
+    """Why the limits of the host refuse a new page, if they do; full knocks ignore them."""
     if depth > max_depth:
         return Reason.TOO_DEEP
     return Reason.HOST_FULL if room <= 0 else None

@@ -1,8 +1,4 @@
-"""Scope: whether a link found on one host may bring in a page of another.
-
-Comes from a host's own setting and its multirange of domain64; goes to the doorkeeper, which asks before it registers
-or knocks for anything that says where it was found.
-"""
+"""The scope of a host: whether a link on its pages may bring in a page of another host."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,23 +10,27 @@ ScopeKind = Literal["host", "domain", "listed", "any"]
 
 @dataclass(frozen=True, slots=True)
 class LinkScope:
-    """How far links lead: this host, its registrable domain, the listed ranges besides this host, or anywhere."""
+    """Where links may lead: this host, its registrable domain, this host and the listed ranges, or any host."""
 
     kind: ScopeKind = "host"
     ranges: tuple[Range, ...] = ()
 
 
-def allows(scope: LinkScope, *, found_on: str, target: str, place: Range | None = None) -> bool:
-    """Both hosts by name, with their port; `place` is the narrowest range known to hold the target's number.
+def allows(
+    scope: LinkScope, *, found_on: str, target: str, target_range: Range | None = None
+) -> bool:
+    """Whether the scope of the host `found_on` includes the target; both are host names with their port.
 
-    That is `Range(n, n + 1)` for a registered host, else `domain_range` if its domain has a number, else `tld_range` if
-    its TLD has one, else None. A new host may get any number in its place, so all of it must be listed.
+    `target_range` is the narrowest known range of the target's domain64: its own number if it is registered, else the
+    range of its domain, else that of its TLD, else None. A new host may get any number of the range, so a listed range
+    must contain all of it.
     """
     if scope.kind == "any" or found_on == target:
         return True
     if scope.kind == "domain":
-        one, other = split(found_on), split(target)
-        return (one.tld, one.domain) == (other.tld, other.domain)
-    if scope.kind == "listed" and place is not None:
-        return any(one.start <= place.start and place.end <= one.end for one in scope.ranges)
+        source, other = split(found_on), split(target)
+        return (source.tld, source.domain) == (other.tld, other.domain)
+    if scope.kind == "listed" and target_range is not None:
+        start, end = target_range.start, target_range.end
+        return any(listed.start <= start and end <= listed.end for listed in scope.ranges)
     return False

@@ -1,8 +1,7 @@
-"""What a feed says, in one shape for every dialect.
+"""A parsed feed, in one form for every dialect.
 
-Comes from `parse`; goes to the store. A text that is not there is "", a number or a time that is not there is None.
-Times are aware and in UTC. HTML is as the feed has it, save that its links are absolute: clean it before you show it.
-None of these can hold itself, so the garbage collector need not look at them.
+A missing text is "", a missing number or time is None. Times are aware and in UTC. HTML is the feed's own with absolute
+links, so sanitize it before you show it. No value can contain itself, so the garbage collector may skip them.
 """
 
 from datetime import datetime, timedelta
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 
 class FeedLink(Struct, frozen=True, gc=False):
-    """A link of a feed or an item, by what it is to it: alternate, self, hub, replies, via, license, source ..."""
+    """A link of a feed or an item; `rel` is alternate, self, hub, replies, via, license, source ..."""
 
     href: str
     rel: str = "alternate"
@@ -29,7 +28,7 @@ class Author(Struct, frozen=True, gc=False):
 
 
 class Category(Struct, frozen=True, gc=False):
-    """A category, or a keyword: a word of a list that the feed gives for searching."""
+    """A category, or a keyword from a list of search words."""
 
     term: str
     scheme: str = ""
@@ -48,7 +47,7 @@ class Image(Struct, frozen=True, gc=False):
 
 
 class GeoPoint(Struct, frozen=True, gc=False):
-    """A point in degrees; of a line or an area its middle."""
+    """A point in degrees; for a line or an area its middle."""
 
     latitude: float
     longitude: float
@@ -61,7 +60,7 @@ class Rating(Struct, frozen=True, gc=False):
 
 
 class ItemEvent(Struct, frozen=True, gc=False):
-    """What an item announces: when, and where."""
+    """An event that an item announces."""
 
     start: datetime | None
     end: datetime | None = None
@@ -70,7 +69,7 @@ class ItemEvent(Struct, frozen=True, gc=False):
 
 
 class Caption(Struct, frozen=True, gc=False):
-    """A part of what is said in a medium; `start` and `end` in seconds."""
+    """A part of the transcript of a medium; `start` and `end` in seconds."""
 
     text: str
     type: str = "plain"
@@ -86,7 +85,7 @@ class Credit(Struct, frozen=True, gc=False):
 
 
 class Restriction(Struct, frozen=True, gc=False):
-    """Where a medium may (`allow`) or may not (`deny`) be shown: countries, URLs, or words of the publisher."""
+    """Where a medium may (`allow`) or may not (`deny`) be shown: countries, URLs, or free text."""
 
     text: str
     relationship: Literal["allow", "deny"]
@@ -101,7 +100,7 @@ class Thumbnail(Struct, frozen=True, gc=False):
 
 
 class Enclosure(Struct, frozen=True, gc=False):
-    """A medium of an item: from RSS, from an Atom link, or from Media RSS with all it says about it."""
+    """A medium of an item, from RSS, an Atom link or Media RSS."""
 
     url: str
     type: str = ""
@@ -129,7 +128,7 @@ class Enclosure(Struct, frozen=True, gc=False):
 
 
 class Cloud(Struct, frozen=True, gc=False):
-    """The old way to be told of news."""
+    """The cloud element of RSS, a predecessor of WebSub."""
 
     domain: str
     port: int | None = None
@@ -139,7 +138,7 @@ class Cloud(Struct, frozen=True, gc=False):
 
 
 class PollHints(Struct, frozen=True, gc=False):
-    """How often the feed asks to be read; hours and days are of UTC, a day from 0 (Monday) to 6."""
+    """How often the feed asks to be polled; hours and days in UTC, days from 0 (Monday) to 6."""
 
     ttl: timedelta | None = None
     period: timedelta | None = None
@@ -148,10 +147,10 @@ class PollHints(Struct, frozen=True, gc=False):
 
 
 class Item(Struct, frozen=True, gc=False):
-    """One entry; `guid` may be missing, `pub_date` is what the feed says or None, `language` may be the feed's."""
+    """An item; `language` may be that of the feed."""
 
     guid: str = ""
-    permalink: bool = False  # the guid is the address of the item
+    permalink: bool = False  # the guid is the item's URL
     link: str = ""
     title: str = ""
     title_type: str = ""
@@ -177,7 +176,7 @@ class Item(Struct, frozen=True, gc=False):
 
 
 class Feed(Struct, frozen=True, gc=False):
-    """A whole feed as read once; `problems` says in words what was wrong with it, `dialect` what it was."""
+    """A feed; `problems` says what was wrong with the document."""
 
     dialect: str
     encoding: str
@@ -206,6 +205,6 @@ class Feed(Struct, frozen=True, gc=False):
 
 
 class NotAFeed(Struct, frozen=True, gc=False):
-    """Why the bytes are no feed, in a sentence for people."""
+    """Why a document is no feed, as a sentence for people."""
 
     reason: str

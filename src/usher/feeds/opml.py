@@ -1,7 +1,6 @@
-"""OPML: lists of feeds as readers write and read them, with folders as tags.
+"""Reads and writes OPML, the format in which feed readers exchange subscriptions. Pure.
 
-Comes from the bytes of a file; goes to subscriptions with what was wrong, and back. A folder in a folder is a tag with
-a slash. A file that is not well formed gives what can be found in it.
+Folders become tags; a nested folder becomes a tag with a slash. A broken file is read as far as possible.
 """
 
 import html
@@ -29,7 +28,7 @@ _FEED: Final = re.compile(r"^feed:(?://)?(?=https?:)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One feed of a list: where it is, what it is called, the page it belongs to, and its tags."""
+    """A feed with its URL, title, web site and tags."""
 
     url: str
     title: str = ""
@@ -39,7 +38,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class OpmlFile:
-    """What a file holds, each feed once, and what was wrong with it, in words."""
+    """The feeds of a file, each once, and the problems of the file."""
 
     subscriptions: tuple[Subscription, ...]
     problems: tuple[str, ...] = ()
@@ -48,62 +47,80 @@ class OpmlFile:
 
 @dataclass(slots=True)
 class _Collector:
+    """The feeds and problems found so far."""
+
     feeds: dict[str, Subscription] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def add(self, given: dict[str, str], folders: tuple[str, ...]) -> None:
-        url = _FEED.sub("", given.get("xmlurl", given.get("url", "")).strip())
+    def add(self, attributes: dict[str, str], folders: tuple[str, ...]) -> None:
+        url = _FEED.sub("", attributes.get("xmlurl", attributes.get("url", "")).strip())
+        name = _name(attributes)
         if not is_web_url(url):
-            shown = _name(given) or url or "An outline"
-            self.problems.append(f"{shown[:60]!r} has no address that can be fetched.")
+            label = name or url or "An outline"
+            self.problems.append(f"{label[:60]!r} has no web address.")
             return
         if url not in self.feeds and len(self.feeds) >= MAX_FEEDS:
-            raise BadInput(f"The list has more than {MAX_FEEDS} feeds.")
-        name = _name(given)
-        one = Subscription(
+            raise BadInput(f"The list has more than {MAX_FEEDS} feeds.", hint="Split the file.")
+        feed = Subscription(
             url,
             "" if name == url else name,
-            given.get("htmlurl", "").strip(),
-            _tags(given, folders),
+            attributes.get("htmlurl", "").strip(),
+            _tags(attributes, folders),
         )
-        self.feeds[url] = _joined(self.feeds[url], one) if url in self.feeds else one
+        self.feeds[url] = _merged(self.feeds[url], feed) if url in self.feeds else feed
+
+    def visit(
+        self, attributes: dict[str, str], folders: tuple[str, ...], *, has_children: bool
+    ) -> tuple[str, ...]:
+        """Add the feed of an outline; returns the folders of its children."""
+        is_feed = "xmlurl" in attributes or (
+            attributes.get("type", "").lower() in {"rss", "atom"} and "url" in attributes
+        )
+        if is_feed:
+            self.add(attributes, folders)
+            return folders
+        name = _name(attributes).replace("/", " ").strip()
+        return (*folders, name) if has_children and name and len(folders) < MAX_DEPTH else folders
 
 
 def read(body: bytes) -> OpmlFile:
-    """The feeds of a file; BadInput if it is no OPML at all."""
+    """The feeds of a file; BadInput if it is no OPML."""
     if len(body) > MAX_BYTES:
-        raise BadInput(f"The file has more than {MAX_BYTES // 1_000_000} MB.")
+        raise BadInput(
+            f"The file has more than {MAX_BYTES // 1_000_000} MB.", hint="Split the file."
+        )
     text = charset.decode(body).utf8.decode("utf-8", "replace").strip("\ufeff\x00 \t\r\n")
-    found = _Collector()
+    collector = _Collector()
     title = ""
     root = _tree(text)
     if root is not None:
         title = (root.findtext("head/title") or "").strip()
-        _walk(root, found)
+        _walk(root, collector)
     else:
-        found.problems.append("The file is not well-formed XML; this is what could be found in it.")
-        _scan(text, found)
-    if not found.feeds and "<opml" not in text[:10_000].lower():
+        collector.problems.append("The file is not well-formed XML; some feeds may be missing.")
+        _scan(text, collector)
+    if not collector.feeds and "<opml" not in text[:10_000].lower():
         raise BadInput(
             "This is not an OPML file.", hint="Export your subscriptions from your reader as OPML."
         )
-    return OpmlFile(tuple(found.feeds.values()), tuple(dict.fromkeys(found.problems)), title)
+    problems = tuple(dict.fromkeys(collector.problems))
+    return OpmlFile(tuple(collector.feeds.values()), problems, title)
 
 
 def write(subscriptions: Iterable[Subscription], title: str = "Subscriptions") -> bytes:
-    """A file that every reader understands; a feed with two tags is in two folders."""
+    """An OPML file; a feed with two tags is in two folders."""
     top: dict[str, object] = {}
-    for one in subscriptions:
-        for tag in one.tags or ("",):
+    for feed in subscriptions:
+        for tag in feed.tags or ("",):
             folder = top
             for name in _folders(tag):
                 inner = folder.setdefault(f"/{name}", {})
                 folder = inner if isinstance(inner, dict) else folder
-            folder[one.url] = one
+            folder[feed.url] = feed
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<opml version="2.0">']
     lines += [f"  <head><title>{escape(_clean(title))}</title></head>", "  <body>"]
     lines += [*_lines(top, 2), "  </body>", "</opml>", ""]
-    # A character that no terminal should get is written as a reference, so that the export keeps it.
+    # Characters that a terminal must not get are written as references.
     return UNSAFE_CHARACTERS.sub(lambda match: f"&#{ord(match[0])};", "\n".join(lines)).encode()
 
 
@@ -118,19 +135,19 @@ def _tree(text: str) -> Element | None:
         return None
 
 
-def _walk(root: Element, found: _Collector) -> None:
+def _walk(root: Element, collector: _Collector) -> None:
     waiting: list[tuple[Element, tuple[str, ...]]] = [(root, ())]
     while waiting:
         element, folders = waiting.pop()
         inner = folders
         if str(element.tag).rpartition("}")[2].lower() == "outline":
-            given = {name.lower(): value for name, value in element.items()}
-            inner = _told(given, folders, found, holds=bool(len(element)))
-        waiting += [(one, inner) for one in reversed(element)]
+            attributes = {name.lower(): value for name, value in element.items()}
+            inner = collector.visit(attributes, folders, has_children=bool(len(element)))
+        waiting += [(child, inner) for child in reversed(element)]
 
 
-def _scan(text: str, found: _Collector) -> None:
-    """Outlines by their tags alone, open or closed as they come."""
+def _scan(text: str, collector: _Collector) -> None:
+    """Collect outlines by their tags alone, without a tree."""
     open_folders: list[tuple[str, ...]] = [()]
     tags = list(_OUTLINE.finditer(text))
     ends = [*(tag.start() for tag in tags[1:]), len(text)]
@@ -139,14 +156,14 @@ def _scan(text: str, found: _Collector) -> None:
             if len(open_folders) > 1:
                 open_folders.pop()
             continue
-        given, closed = _attributes(text[tag.end() : end])
-        inner = _told(given, open_folders[-1], found, holds=not closed)
+        attributes, closed = _attributes(text[tag.end() : end])
+        inner = collector.visit(attributes, open_folders[-1], has_children=not closed)
         if not closed:
             open_folders.append(inner)
 
 
 def _attributes(text: str) -> tuple[dict[str, str], bool]:
-    """The attributes of a tag whose text begins here, and whether it is closed; a `>` in quotes does not end it."""
+    """The attributes at the start of a text, and whether the tag is closed; a `>` in quotes does not end it."""
     attributes: dict[str, str] = {}
     position = 0
     for match in _ATTRIBUTE.finditer(text):
@@ -158,28 +175,14 @@ def _attributes(text: str) -> tuple[dict[str, str], bool]:
     return attributes, rest.rstrip().endswith("/")
 
 
-def _told(
-    given: dict[str, str], folders: tuple[str, ...], found: _Collector, *, holds: bool
-) -> tuple[str, ...]:
-    """Note a feed, or go into a folder."""
-    is_feed = "xmlurl" in given or (
-        given.get("type", "").lower() in {"rss", "atom"} and "url" in given
-    )
-    if is_feed:
-        found.add(given, folders)
-        return folders
-    name = _name(given).replace("/", " ").strip()
-    return (*folders, name) if holds and name and len(folders) < MAX_DEPTH else folders
+def _name(attributes: dict[str, str]) -> str:
+    return " ".join((attributes.get("title") or attributes.get("text") or "").split())
 
 
-def _name(given: dict[str, str]) -> str:
-    return " ".join((given.get("title") or given.get("text") or "").split())
-
-
-def _tags(given: dict[str, str], folders: tuple[str, ...]) -> tuple[str, ...]:
-    """The folder it is in, and the categories it names."""
-    named = ("/".join(_folders(one)) for one in given.get("category", "").split(",") if one.strip())
-    return tuple(dict.fromkeys(filter(None, ("/".join(folders), *named))))
+def _tags(attributes: dict[str, str], folders: tuple[str, ...]) -> tuple[str, ...]:
+    """The folder of a feed and its categories."""
+    categories = ("/".join(_folders(tag)) for tag in attributes.get("category", "").split(","))
+    return tuple(dict.fromkeys(filter(None, ("/".join(folders), *categories))))
 
 
 def _folders(tag: str) -> list[str]:
@@ -187,27 +190,28 @@ def _folders(tag: str) -> list[str]:
     return [name for name in names if name]
 
 
-def _joined(one: Subscription, other: Subscription) -> Subscription:
-    tags = tuple(dict.fromkeys((*one.tags, *other.tags)))
-    return Subscription(one.url, one.title or other.title, one.site or other.site, tags)
+def _merged(first: Subscription, second: Subscription) -> Subscription:
+    tags = tuple(dict.fromkeys((*first.tags, *second.tags)))
+    return Subscription(first.url, first.title or second.title, first.site or second.site, tags)
 
 
-def _lines(folder: dict[str, object], deep: int) -> Iterator[str]:
-    space = "  " * deep
-    for name, inside in folder.items():
-        if isinstance(inside, Subscription):
-            yield f"{space}{_outline(inside)}"
-        elif isinstance(inside, dict):
-            shown = quoteattr(name[1:])
-            yield f"{space}<outline text={shown} title={shown}>"
-            yield from _lines(inside, deep + 1)
-            yield f"{space}</outline>"
+def _lines(folder: dict[str, object], depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    for name, entry in folder.items():
+        if isinstance(entry, Subscription):
+            yield f"{indent}{_outline(entry)}"
+        elif isinstance(entry, dict):
+            label = quoteattr(name[1:])
+            yield f"{indent}<outline text={label} title={label}>"
+            yield from _lines(entry, depth + 1)
+            yield f"{indent}</outline>"
 
 
-def _outline(one: Subscription) -> str:
-    title = quoteattr(_clean(one.title or one.url))
-    site = f" htmlUrl={quoteattr(_clean(one.site))}" if one.site else ""
-    return f'<outline type="rss" text={title} title={title} xmlUrl={quoteattr(_clean(one.url))}{site}/>'
+def _outline(feed: Subscription) -> str:
+    title = quoteattr(_clean(feed.title or feed.url))
+    site = f" htmlUrl={quoteattr(_clean(feed.site))}" if feed.site else ""
+    url = quoteattr(_clean(feed.url))
+    return f'<outline type="rss" text={title} title={title} xmlUrl={url}{site}/>'
 
 
 def _clean(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes Atom 1.0 documents that are valid XML for any text."""
+"""Writes Atom 1.0 feeds that are valid with any texts."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 from xml.sax.saxutils import escape, quoteattr
 
 ATOM_MEDIA_TYPE: Final = "application/atom+xml"
-_NAMESPACE: Final = UUID("6f1c2d0e-6a54-5d9b-9f0b-0d7d6a1b8c11")
+_OURS: Final = UUID("6f1c2d0e-6a54-5d9b-9f0b-0d7d6a1b8c11")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # Characters that XML 1.0 forbids, and line ends that a parser would change.
 _ILLEGAL: Final = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -25,7 +25,7 @@ class AtomLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtomEntry:
-    """One entry; its text and title are plain text."""
+    """An entry with a plain text and title."""
 
     id: str
     title: str
@@ -36,12 +36,12 @@ class AtomEntry:
     categories: Sequence[str] = ()
     text: str = ""
     language: str = ""
-    source: str = ""  # the title of its feed
+    source: str = ""  # the title of the original feed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtomFeed:
-    """A feed; it is as recent as its latest entry."""
+    """A feed of entries."""
 
     id: str
     title: str
@@ -51,16 +51,17 @@ class AtomFeed:
 
     @property
     def updated(self) -> datetime:
+        """The time of the latest entry."""
         return max((entry.updated for entry in self.entries), default=_EPOCH)
 
 
-def stable_urn(*values: object) -> str:
-    """A URN that is the same for the same values, and different for others."""
-    return uuid5(_NAMESPACE, _legal("\n".join(map(str, values)))).urn
+def stable_urn(*words: object) -> str:
+    """An Atom id that is always the same for the same words."""
+    return uuid5(_OURS, _legal("\n".join(map(str, words)))).urn
 
 
 def to_xml(document: AtomFeed) -> bytes:
-    """The feed as an XML document."""
+    """The document in UTF-8."""
     return "\n".join(['<?xml version="1.0" encoding="utf-8"?>', *_feed(document), ""]).encode()
 
 
@@ -85,9 +86,9 @@ def _entry(entry: AtomEntry) -> Iterator[str]:
     yield f"<updated>{_moment(entry.updated)}</updated>"
     if entry.published:
         yield f"<published>{_moment(entry.published)}</published>"
-    yield from (f"<author><name>{_text(name)}</name></author>" for name in _distinct(entry.authors))
+    yield from (f"<author><name>{_text(name)}</name></author>" for name in _unique(entry.authors))
     yield from map(_link, entry.links)
-    yield from (f"<category term={_quoted(term)}/>" for term in _distinct(entry.categories))
+    yield from (f"<category term={_quoted(term)}/>" for term in _unique(entry.categories))
     if entry.source:
         yield f"<source><title>{_text(entry.source)}</title></source>"
     if entry.text:
@@ -96,12 +97,12 @@ def _entry(entry: AtomEntry) -> Iterator[str]:
 
 
 def _link(link: AtomLink) -> str:
-    attributes = f" type={_quoted(link.type)}" if "/" in link.type else ""
-    attributes += f' length="{link.length}"' if link.length is not None else ""
-    return f"<link rel={_quoted(link.rel)} href={_quoted(link.href)}{attributes}/>"
+    optional = f" type={_quoted(link.type)}" if "/" in link.type else ""
+    optional += f' length="{link.length}"' if link.length is not None else ""
+    return f"<link rel={_quoted(link.rel)} href={_quoted(link.href)}{optional}/>"
 
 
-def _distinct(texts: Iterable[str]) -> list[str]:
+def _unique(texts: Iterable[str]) -> list[str]:
     """Each text once, without blank ones."""
     return list(dict.fromkeys(text for text in texts if _text(text).strip()))
 

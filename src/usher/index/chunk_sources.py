@@ -72,11 +72,11 @@ class ChunkSources:
         """The chunks that are lost; each is returned once, and again if it stays lost for as long."""
         latest = now() - self.lost_seconds
         lost = [
-            id_
-            for id_, chunk in self._unavailable.items()
-            if chunk.tries >= LOST_TRIES and chunk.since <= latest
+            number
+            for number, state in self._unavailable.items()
+            if state.tries >= LOST_TRIES and state.since <= latest
         ]
-        return [self._unavailable.pop(id_).report for id_ in lost]
+        return [self._unavailable.pop(number).report for number in lost]
 
     async def fetch(self, chunk: ServerChunk) -> bool:
         """Ensure that a chunk is in the store; True if it already was, Unreachable if no host has it."""

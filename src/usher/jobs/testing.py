@@ -156,7 +156,9 @@ async def call(
         CURRENT_JOB.reset(token)
         job.close()
     ran.output = output.getvalue()
-    ran.state = job_outcome(ProcessEnd(ran.exit_code), attempts=1, policy=Policy(), luck=0).state
+    ran.state = job_outcome(
+        ProcessEnd(ran.exit_code), attempts=1, policy=Policy(), random_share=0
+    ).state
 
 
 def failure_lines(error: Exception) -> list[str]:
@@ -185,7 +187,9 @@ async def drain_async(url: str, *types: str, limit: int = MAX_JOBS) -> list[RanJ
         while len(done) < limit:
             for type_ in types or await queue.waiting_types(conn):
                 now = await server_time(conn)
-                claimed = await queue.claim(conn, type_, HOST, 1, lease=LEASE, tries=2, now=now)
+                claimed = await queue.claim(
+                    conn, type_, HOST, 1, lease=LEASE, max_attempts=2, now=now
+                )
                 if claimed:
                     break
             else:
@@ -229,7 +233,9 @@ async def run_program(ran: RanJob, url: str, job: ClaimedJob) -> None:
         check=False,
     )
     ran.output, ran.exit_code = process.stdout.decode(errors="replace"), process.returncode
-    ran.state = job_outcome(ProcessEnd(ran.exit_code), attempts=1, policy=Policy(), luck=0).state
+    ran.state = job_outcome(
+        ProcessEnd(ran.exit_code), attempts=1, policy=Policy(), random_share=0
+    ).state
 
 
 def settled_run(job: ClaimedJob, ran: RanJob, now: datetime) -> SettledRun:
@@ -239,7 +245,7 @@ def settled_run(job: ClaimedJob, ran: RanJob, now: datetime) -> SettledRun:
         job.claim,
         state,
         exit_code=ran.exit_code,
-        last_words=ran.output.rstrip().rpartition("\n")[2] or None if ran.exit_code else None,
+        default_message=ran.output.rstrip().rpartition("\n")[2] or None if ran.exit_code else None,
         output=ran.output or None,
         retry_at=now + Policy().reschedule_after if state is JobState.TEMPORARY_ERROR else None,
         result=None if ran.result is None else encode_result(ran.result),

@@ -57,20 +57,20 @@ async def watchdog(context: RoleContext, stop: asyncio.Event, ready: Ready) -> N
     from usher.mgmt.health import HealthLimits
     from usher.mgmt.watchdog import watch
 
-    patience = HealthLimits(3, timedelta(seconds=5), timedelta(seconds=300))
-    await watch(context.settings, ready=ready, tick=2.0, patience=patience, told=stop)
+    limits = HealthLimits(3, timedelta(seconds=5), timedelta(seconds=300))
+    await watch(context.settings, ready=ready, tick=2.0, limits=limits, told=stop)
 
 
 async def scheduler(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.service import run_scheduler
 
-    await run_scheduler(context.settings, ready=ready, told=stop)
+    await run_scheduler(context.settings, ready=ready, stop_event=stop)
 
 
 async def manager(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.queue.service import QueueServiceOptions, run_manager
 
-    await run_manager(context.loaded, QueueServiceOptions(), ready=ready, told=stop)
+    await run_manager(context.loaded, QueueServiceOptions(), ready=ready, stop_event=stop)
 
 
 async def crawler(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:

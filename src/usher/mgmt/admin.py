@@ -17,7 +17,7 @@ MAX_ROWS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RetriedChunk:
-    """What became of the wish to have a chunk built again; `same` if it was not parked."""
+    """The result of a retry; `same` if the chunk was not parked."""
 
     id: int
     what: Literal["waiting", "same", "missing"]
@@ -26,29 +26,31 @@ class RetriedChunk:
 async def retry(
     conn: Connection, ids: Sequence[int] | None, *, now: datetime
 ) -> list[RetriedChunk]:
-    """Parked chunks are offered to builders again, their attempts forgotten; all of them if none is named."""
+    """Offer parked chunks to builders again, with no attempts counted; all of them if `ids` is None."""
     wanted = None if ids is None else list(dict.fromkeys(ids))
-    free = {id_ for (id_,) in await store.unpark.tuples(conn, ids=wanted)}
-    happened = [NewEvent(now, "unparked", chunk_id=id_) for id_ in sorted(free)]
-    await components.add_events(conn, *happened)
+    unparked = {id_ for (id_,) in await store.unpark.tuples(conn, ids=wanted)}
+    events = [NewEvent(now, "unparked", chunk_id=id_) for id_ in sorted(unparked)]
+    await components.add_events(conn, *events)
     if wanted is None:
-        return [RetriedChunk(id_, "waiting") for id_ in sorted(free)]
-    known = {id_ for (id_,) in await store.existing_chunks.tuples(conn, ids=wanted)}
+        return [RetriedChunk(id_, "waiting") for id_ in sorted(unparked)]
+    existing = {id_ for (id_,) in await store.existing_chunks.tuples(conn, ids=wanted)}
     return [
-        RetriedChunk(id_, "waiting" if id_ in free else "same" if id_ in known else "missing")
+        RetriedChunk(
+            id_, "waiting" if id_ in unparked else "same" if id_ in existing else "missing"
+        )
         for id_ in wanted
     ]
 
 
 async def set_rows(conn: Connection, rows: int, *, now: datetime) -> list[str]:
-    """So many rows from now on; servers of rows that end get another, and are returned.
+    """Set the number of rows; returns the servers that this moved because their row no longer exists.
 
-    The next plan gives up the copies in rows that are no more, and fills those that are new.
+    The next plan of the watchdog removes the copies in former rows and fills new rows.
     """
     if not 1 <= rows <= MAX_ROWS:
         raise BadInput(f"There are 1 to {MAX_ROWS} rows.", hint="usher components rows --set 3")
     await components.lock_rows(conn)
-    await placements.plan_alone(conn)  # nobody drops a copy that the look below counts on
+    await placements.plan_alone(conn)  # so that no server drops a copy meanwhile
     if await store.chunks_only_beyond.tuples(conn, rows=rows):
         raise Conflict(
             f"Some chunks are loaded in later rows, and not in rows 1 to {rows}.",
@@ -58,7 +60,7 @@ async def set_rows(conn: Connection, rows: int, *, now: datetime) -> list[str]:
     if await store.set_rows.tuples(conn, rows=rows):
         await components.add_events(conn, NewEvent(now, "rows", None, str(before), str(rows)))
     moved = [str(host) for (host,) in await store.leave_rows.tuples(conn, rows=rows)]
-    for host in moved:  # one after the other: each is put into the row that is shortest then
+    for host in moved:  # one after the other: each joins the row that is then shortest
         await components.join_row(
             conn, await components.show(conn, host, "index-server"), None, now
         )

@@ -1,7 +1,7 @@
-"""Identity: which component calls MGMT.
+"""Which component calls MGMT.
 
 A caller that names itself, by a declared host or by its token, has one type, learned once. A caller without a name is
-known by its address and by the role that its calls imply, so one address may have a component of each type.
+identified by its address and by the role that its calls imply, so one address may have a component of each type.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Final
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.errors import Conflict, NotAllowed
-from usher.mgmt.component_names import IDENTITY_HINT, ComponentType, host_of, type_of
+from usher.mgmt.component_names import IDENTITY_HINT, ComponentType
 from usher.mgmt.components import ComponentRecord, NewEvent, add_events, join_row, of_id
 from usher.mgmt.placement_rules import machine
 
@@ -42,33 +42,17 @@ class CallerIdentity:
         return self.role is not None and component.type not in (None, self.role)
 
 
-async def identify_by_host(
-    conn: Connection,
-    *,
-    host: str,
-    type: str | None = None,  # noqa: A002 - the name of the column, as the callers have it
-    row: int | None = None,
-    token_id: int | None = None,
-    is_trusted: bool = False,
-    now: datetime,
-) -> ComponentRecord:
-    """The component that names itself by this host, registered if it is new, seen now; see `identify`."""
-    roles = () if type is None else (type_of(type),)
-    caller = CallerIdentity(host_of(host), roles, token_id=token_id, is_trusted=is_trusted)
-    return await identify(conn, caller, row=row, now=now)
-
-
 async def identify(
     conn: Connection, caller: CallerIdentity, *, row: int | None = None, now: datetime
 ) -> ComponentRecord:
-    """The component that calls, registered if it is new, seen now.
+    """Return the component that calls, and record that it was seen now; registers it if it is new.
 
     Raise Conflict if a caller with a name plays another role than before. Raise NotAllowed if the host has a good token
     that the caller did not show, unless the caller is trusted.
     """
-    known = await recognise(conn, caller, now=now)
-    if known and not _is_changed(known, caller, row):
-        return known
+    caller_row = await recognise(conn, caller, now=now)
+    if caller_row and not _is_changed(caller_row, caller, row):
+        return caller_row
     async with conn.transaction():
         await store.lock_host.tuples(conn, lock=HOST_LOCK, host=caller.host)
         component = await _own_row(conn, caller, now)
@@ -80,7 +64,7 @@ async def identify(
 async def recognise(
     conn: Connection, caller: CallerIdentity, *, now: datetime
 ) -> ComponentRecord | None:
-    """The component that calls, seen now, in whatever role; None if none fits. Raise NotAllowed as `identify` does."""
+    """Return the component that calls, in any role, and record that it was seen now; None if it is not registered."""
     rows = await store.recognise.tuples(
         conn, host=caller.host, roles=list(caller.roles), token=caller.token_id, now=now
     )
@@ -93,24 +77,24 @@ async def recognise(
 
 
 async def has_components(conn: Connection, host: str) -> bool:
-    """Whether a host is a component's."""
+    """Whether a component has this host."""
     return bool(await store.types_at.tuples(conn, host=host))
 
 
-def _is_changed(known: ComponentRecord, caller: CallerIdentity, row: int | None) -> bool:
+def _is_changed(component: ComponentRecord, caller: CallerIdentity, row: int | None) -> bool:
     return (
-        (caller.role or known.type) != known.type
-        or (caller.token_id is not None and caller.token_id != known.token_id)
-        or (row is not None and row != known.row)
-        or (known.type == "index-server" and known.row is None)
+        (caller.role or component.type) != component.type
+        or (caller.token_id is not None and caller.token_id != component.token_id)
+        or (row is not None and row != component.row)
+        or (component.type == "index-server" and component.row is None)
     )
 
 
 async def _own_row(conn: Connection, caller: CallerIdentity, now: datetime) -> ComponentRecord:
     """The caller's component, registered if there is none. Call `lock_host` first."""
-    known = await recognise(conn, caller, now=now)
-    if known and not caller.is_other_role(known):
-        return known
+    component = await recognise(conn, caller, now=now)
+    if component and not caller.is_other_role(component):
+        return component
     types = [kind or "unknown" for (kind,) in await store.types_at.tuples(conn, host=caller.host)]
     if caller.is_named and types:
         wanted = caller.role or "clear which of them calls"
@@ -127,18 +111,18 @@ async def _own_row(conn: Connection, caller: CallerIdentity, now: datetime) -> C
 
 
 async def _check_tokens(conn: Connection, caller: CallerIdentity) -> None:
-    """Raise if a good token of this host is not the caller's: then only that one speaks for the host."""
+    """Raise NotAllowed if this host has a valid token and the caller has another one or none."""
     if not caller.is_trusted and await store.other_good_tokens.tuples(
         conn, host=caller.host, token=caller.token_id
     ):
         raise not_its_token(caller.host)
 
 
-async def _bind_token(conn: Connection, one: ComponentRecord, token_id: int | None) -> None:
-    if token_id is None or token_id == one.token_id:
+async def _bind_token(conn: Connection, component: ComponentRecord, token_id: int | None) -> None:
+    if token_id is None or token_id == component.token_id:
         return
-    if not await store.bind_token.tuples(conn, id=one.id, token=token_id):
-        raise not_its_token(one.host)
+    if not await store.bind_token.tuples(conn, id=component.id, token=token_id):
+        raise not_its_token(component.host)
 
 
 def not_its_token(host: str) -> NotAllowed:
@@ -149,7 +133,7 @@ def not_its_token(host: str) -> NotAllowed:
 
 
 async def _learn_type(
-    conn: Connection, one: ComponentRecord, kind: ComponentType | None, now: datetime
+    conn: Connection, component: ComponentRecord, kind: ComponentType | None, now: datetime
 ) -> None:
-    if kind is not None and await store.learn_type.tuples(conn, id=one.id, type=kind):
-        await add_events(conn, NewEvent(now, "type", one.id, None, kind))
+    if kind is not None and await store.learn_type.tuples(conn, id=component.id, type=kind):
+        await add_events(conn, NewEvent(now, "type", component.id, None, kind))

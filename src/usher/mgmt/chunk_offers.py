@@ -1,4 +1,4 @@
-"""Chunk offers: what an index server is told to load, in turn: one that loads nothing still sees every chunk."""
+"""Which chunks an index server is told to load: each call continues where the last answer ended."""
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
@@ -9,7 +9,7 @@ store = load_statements(__file__)
 
 
 async def offer(conn: Connection, server: int, *, n: int) -> list[WantedChunk]:
-    """Chunks that a server is to load, those that it was offered least recently first."""
+    """Chunks for a server to load, those first that it was not offered recently."""
     before = await offered(conn, server)
     chunks = await placements.wanted(
         conn, server, n=n, after=before[-1] if before else 0, around=True
@@ -21,6 +21,6 @@ async def offer(conn: Connection, server: int, *, n: int) -> list[WantedChunk]:
 
 
 async def offered(conn: Connection, server: int) -> list[int]:
-    """The chunks that a server was offered last."""
+    """The chunks of the last offer to a server."""
     [(chunks,)] = await store.offered.tuples(conn, server=server)
     return list(chunks)

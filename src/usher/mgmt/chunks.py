@@ -1,7 +1,6 @@
-"""Chunks: pages handed to a crawler under a lease, crawled, built; and what becomes of those that are lost.
+"""Chunks: MGMT leases pages to crawlers and crawled chunks to builders, and takes lost ones back.
 
-Comes from components that ask and report; goes to the guestbook and to work.chunk. Every change names the owner and the
-state it expects, so that a report that comes too late changes nothing and says so.
+Every change names the expected owner and state, so a late report changes nothing and the caller learns that.
 """
 
 from collections.abc import Sequence
@@ -15,46 +14,45 @@ from psycopg.rows import TupleRow
 
 from usher.db.pool import Connection
 from usher.db.statements import array, load_statements
-from usher.door.guestbook import PageReport, SettledPage, report_columns
+from usher.door.guestbook import FetchReport, SettledPage, report_columns
 from usher.messages.crawler import PrivateAccess
 from usher.mgmt import compaction_merge, page_versions, placements
-from usher.urls import Url, url_text
+from usher.urls import url_text
 
 store = load_statements(__file__)
-MAX_CRAWL_ATTEMPTS: Final = 3  # of a page whose crawlers die, before it is an error
+MAX_CRAWL_ATTEMPTS: Final = 3  # of a page that is lost with its crawler each time
 MAX_BUILD_ATTEMPTS: Final = 3
-MAX_LEASES_BY_CALL: Final = (
-    12  # that calls which do not name a chunk renew its lease, counted from its claim
-)
+MAX_LEASES_BY_CALL: Final = 12  # calls that name no chunk renew its lease at most so often
 ClaimRows = Sequence[TupleRow]  # of what was claimed for one crawler
 
 
 class ClaimedPage(NamedTuple):
-    """A page that a crawler is to fetch, with what it needs for a conditional request."""
+    """A page for a crawler to fetch, with the values for a conditional request."""
 
     id: int
     url: str
-    private: PrivateAccess | None  # the operator's permission, where its host is not public
+    private: PrivateAccess | None  # the operator's permission for a private host
     etag: str | None
     last_modified: datetime | None
     crawl_delay: timedelta
-    text64: int | None = None  # of what can be found of it
+    text64: int | None = None  # of the text in the index
     depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedChunk:
-    """A chunk and the pages that were put into it."""
+    """A chunk and the pages that a claim put into it."""
 
     chunk_id: int
     pages: list[ClaimedPage]
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimRequest:
-    """How many pages are wanted: of how many hosts, how many of each, and how long the first may wait for the last.
+class PageClaim:
+    """How many pages a crawler wants: n pages of at most `width` hosts, at most `depth` of each host.
 
-    With `hold` a host that rests between requests is the crawler's alone until it reports.
+    While fewer than n pages wait, the crawler gets them only after one has waited for `wait`. With `hold`, a host
+    with a crawl delay belongs to this crawler alone until it reports.
     """
 
     n: int = 5
@@ -67,7 +65,7 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChunkToBuild:
-    """A crawled chunk for a builder, and who has its content; nobody if it is made of others."""
+    """A crawled chunk for a builder, and the crawler that has its content; None if compaction made the chunk."""
 
     chunk_id: int
     host: str | None
@@ -76,19 +74,19 @@ class ChunkToBuild:
 
 
 class FinishedCrawl(NamedTuple):
-    """How many pages a crawler told of at the end of a chunk, and of how many it never said a word."""
+    """How many pages the crawler reported at the end of a chunk, and how many it never reported."""
 
-    told: int
-    rest: int
+    reported: int
+    unreported: int
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """All that is known of a chunk."""
+    """The row of a chunk, with the hosts of its crawler and builder."""
 
     id: int
     state: str
-    crawler: str | None  # None: it is made of others
+    crawler: str | None  # None: compaction made it
     claimed_at: datetime
     lease_until: datetime | None
     crawled_at: datetime | None
@@ -107,70 +105,60 @@ class Chunk:
     builder_id: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PageLocation:
-    """Where a page is."""
-
-    domain64: int
-    path: str
-    chunk_id: int | None
-    state: str
-
-
 async def claim_links(
-    conn: Connection, crawler: int, ask: ClaimRequest, *, now: datetime
+    conn: Connection, crawler: int, ask: PageClaim, *, now: datetime
 ) -> ClaimedChunk | None:
-    """A new chunk for a crawler; None while too few pages wait and none for too long."""
+    """Create a chunk for a crawler; returns None if too few pages wait, and none of them long enough."""
     [pack] = await claim_all(conn, [(crawler, ask)], now=now)
     return pack
 
 
 async def more_links(
-    conn: Connection, crawler: int, chunk: int, ask: ClaimRequest, *, now: datetime
+    conn: Connection, crawler: int, chunk: int, ask: PageClaim, *, now: datetime
 ) -> list[ClaimedPage]:
-    """More pages for a chunk that the crawler holds (`hold` it first): as many as there are, up to n."""
+    """Add up to n pages to a chunk that the crawler has; call `lock_chunk` first."""
     [pack] = await claim_all(conn, [(crawler, ask)], chunk=chunk, now=now)
     return pack.pages if pack else []
 
 
 async def claim_all(
     conn: Connection,
-    asked: Sequence[tuple[int, ClaimRequest]],
+    claims: Sequence[tuple[int, PageClaim]],
     *,
     now: datetime,
     chunk: int | None = None,
 ) -> list[ClaimedChunk | None]:
-    """A new chunk for each of these crawlers, in one statement.
+    """Create a chunk for each of these crawlers in one statement.
 
-    They get pages of different hosts: who comes after one that was served may get nothing although there is something.
+    They get pages of different hosts, so a later one may get None although pages wait.
     """
-    return [claimed_chunk(rows) for rows in await claim_rows(conn, asked, now=now, chunk=chunk)]
+    return [claimed_chunk(rows) for rows in await claim_rows(conn, claims, now=now, chunk=chunk)]
 
 
 async def claim_rows(
     conn: Connection,
-    asked: Sequence[tuple[int, ClaimRequest]],
+    claims: Sequence[tuple[int, PageClaim]],
     *,
     now: datetime,
     chunk: int | None = None,
 ) -> list[ClaimRows]:
-    """The same, as rows that whoever asked has `packed`: the connection is free for others meanwhile."""
-    asks = [ask for _, ask in asked]
-    found = await store.claim_links.tuples(
+    """Do the same, and return the rows of each crawler; `claimed_chunk` reads them without the connection."""
+    requests = [request for _, request in claims]
+    records = await store.claim_links.tuples(
         conn,
-        crawlers=array(crawler for crawler, _ in asked),
-        ns=array(ask.n for ask in asks),
-        widths=array(ask.width or ask.n for ask in asks),
-        depths=array(ask.depth or ask.n for ask in asks),
+        crawlers=array(crawler for crawler, _ in claims),
+        ns=array(request.n for request in requests),
+        widths=array(request.width or request.n for request in requests),
+        depths=array(request.depth or request.n for request in requests),
         chunk=chunk,
-        waits=array(f"{ask.wait.total_seconds()} s" for ask in asks),
-        leases=array(f"{ask.lease.total_seconds()} s" for ask in asks),
-        holds=array(ask.hold for ask in asks),
+        waits=array(f"{request.wait.total_seconds()} s" for request in requests),
+        leases=array(f"{request.lease.total_seconds()} s" for request in requests),
+        holds=array(request.hold for request in requests),
         now=now,
     )
-    rows: list[ClaimRows] = [()] * len(asked)
-    for turn, some in groupby(found, key=itemgetter(0)):
-        rows[turn - 1] = list(some)
+    rows: list[ClaimRows] = [()] * len(claims)
+    for turn, group in groupby(records, key=itemgetter(0)):
+        rows[turn - 1] = list(group)
     return rows
 
 
@@ -191,32 +179,27 @@ def private_access(port: int | None, addresses: Sequence[object] | None) -> Priv
 
 
 async def open_chunks(conn: Connection, crawler: int, *, now: datetime) -> list[int]:
-    """The chunks a crawler holds, two at most."""
+    """The chunks that a crawler has a lease on, two at most."""
     return [id_ for (id_,) in await store.open_chunks.tuples(conn, crawler=crawler, now=now)]
 
 
 async def lock_chunk(
     conn: Connection, crawler: int, chunk: int, *, lease: timedelta, now: datetime
 ) -> bool:
-    """Whether the crawler still has this chunk; renews it with its hosts, and locks it until the transaction ends."""
+    """Renew the lease of a chunk and lock it until the transaction ends; returns False if the crawler lost it."""
     return chunk in await renew(conn, crawler, [chunk], lease=lease, now=now)
 
 
-async def find_page(conn: Connection, url: Url) -> PageLocation | None:
-    """The page of that address, in whatever state."""
-    return await store.find_page.row(conn, PageLocation, host=url.host, path=url.path)
-
-
 async def report(
-    conn: Connection, outcomes: Sequence[PageReport], *, now: datetime
+    conn: Connection, reports: Sequence[FetchReport], *, now: datetime
 ) -> list[SettledPage]:
-    """What became of pages of held chunks; copies outdated by it are noted, crawls that are over by it are closed."""
-    return await store.report.rows(conn, SettledPage, **report_columns(outcomes), now=now)
+    """Record the results of pages of leased chunks, with the stale copies and finished crawls that follow."""
+    return await store.report.rows(conn, SettledPage, **report_columns(reports), now=now)
 
 
 @dataclass(frozen=True, slots=True)
 class HostTrouble:
-    """A host that refused a request or did not answer, and how long it asks us to stay away."""
+    """A host that refused a request or did not answer, and the pause that it asks for."""
 
     domain64: int
     why: str
@@ -226,19 +209,19 @@ class HostTrouble:
 async def rest_hosts(
     conn: Connection, troubles: Sequence[HostTrouble], *, now: datetime
 ) -> dict[int, datetime]:
-    """Let hosts rest, for every crawler; when each is ready again."""
-    found = await store.rest_hosts.tuples(
+    """Let hosts rest, for all crawlers; returns when each is ready again."""
+    rows = await store.rest_hosts.tuples(
         conn,
-        domain64s=[one.domain64 for one in troubles],
-        whys=[one.why for one in troubles],
-        rests=[one.rest for one in troubles],
+        domain64s=[trouble.domain64 for trouble in troubles],
+        whys=[trouble.why for trouble in troubles],
+        rests=[trouble.rest for trouble in troubles],
         now=now,
     )
-    return dict(found)
+    return dict(rows)
 
 
 async def clear_troubles(conn: Connection, domain64s: Sequence[int], *, now: datetime) -> int:
-    """Hosts that answer, after a quiet while, are trusted again."""
+    """Reset the troubles of hosts that answer again after a while."""
     return await store.clear_troubles.run(conn, domain64s=sorted(set(domain64s)), now=now)
 
 
@@ -250,16 +233,16 @@ async def finish_crawl(
     sha256: str | None,
     size: int | None,
     now: datetime,
-    outcomes: Sequence[PageReport] = (),
+    reports: Sequence[FetchReport] = (),
     back: bool | None = False,
 ) -> FinishedCrawl | None:
-    """The chunk is crawled, and this became of its pages; None, and nothing changes, if the crawler has no lease on it.
+    """Finish a chunk with the last reports; returns None and changes nothing if the crawler has no lease on it.
 
-    Pages without a report, now or before, were fetched and nothing more is known of them; or they go `back`, if
-    that is None only if others were reported before.
+    Pages that were never reported count as fetched and unchanged. With `back` they are pending again instead; if `back`
+    is None, only if the crawler reported others before.
     """
-    given = report_columns(outcomes)
-    del given["chunks"]
+    columns = report_columns(reports)
+    del columns["chunk_id"]  # the chunk that this finishes
     return await store.finish_crawl.row(
         conn,
         FinishedCrawl,
@@ -268,7 +251,7 @@ async def finish_crawl(
         sha256=sha256,
         bytes=size,
         back=back,
-        **given,
+        **columns,
         now=now,
     )
 
@@ -276,11 +259,11 @@ async def finish_crawl(
 async def fail_crawls(
     conn: Connection, chunks: Sequence[int], *, why: str, now: datetime, crawled: bool = False
 ) -> list[int]:
-    """Chunks that will not come: their pages wait again. `crawled` ones too, if their content is lost."""
-    found = await store.fail_crawls.tuples(
+    """Mark chunks as lost: their pages are pending again. With `crawled` also crawled chunks without their content."""
+    rows = await store.fail_crawls.tuples(
         conn, chunks=list(chunks), why=why, crawled=crawled, most=MAX_CRAWL_ATTEMPTS, now=now
     )
-    lost = [id_ for (id_,) in found]
+    lost = [id_ for (id_,) in rows]
     if lost:
         await store.release_hosts.tuples(conn, chunks=lost, now=now)
         await page_versions.take_back(conn, lost, max_losses=MAX_CRAWL_ATTEMPTS, now=now)
@@ -288,7 +271,7 @@ async def fail_crawls(
 
 
 async def reap(conn: Connection, *, n: int, now: datetime) -> tuple[list[int], list[int]]:
-    """Crawls and builds whose lease has ended, made free for others."""
+    """Take back crawls and builds whose lease has ended; returns both lists of chunks."""
     late = [id_ for (id_,) in await store.expired_crawls.tuples(conn, n=n, now=now)]
     crawls = await fail_crawls(conn, late, why="the crawler's lease ended", now=now) if late else []
     builds = await store.expired_builds.tuples(conn, n=n, most=MAX_BUILD_ATTEMPTS, now=now)
@@ -296,28 +279,28 @@ async def reap(conn: Connection, *, n: int, now: datetime) -> tuple[list[int], l
 
 
 async def restart_crawler(conn: Connection, crawler: int, *, n: int, now: datetime) -> list[int]:
-    """A crawler that was started again has nothing of what it was crawling: all of it waits again."""
+    """Take back the crawls of a crawler that was restarted, because it has lost them."""
     lost = [id_ for (id_,) in await store.crawls_of.tuples(conn, crawler=crawler, n=n)]
-    why = "the crawler began anew"
+    why = "the crawler was restarted"
     return await fail_crawls(conn, lost, why=why, now=now) if lost else []
 
 
 async def renew(
     conn: Connection, component: int, chunks: Sequence[int], *, lease: timedelta, now: datetime
 ) -> set[int]:
-    """Signs of life; returns the chunks that are still the component's own."""
-    found = await store.renew.tuples(
+    """Renew leases; returns the chunks that the component still has."""
+    rows = await store.renew.tuples(
         conn, component=component, chunks=list(chunks), lease=lease, now=now
     )
-    return {id_ for (id_,) in found}
+    return {id_ for (id_,) in rows}
 
 
 async def renew_by_call(
     conn: Connection, component: int, *, lease: timedelta, now: datetime
 ) -> None:
-    """Renew leases that are half over, because their component has called.
+    """Renew the leases of a component that are half over, because it called.
 
-    A component that was restarted may have forgotten a chunk, so that is done for `MAX_LEASES_BY_CALL` leases only.
+    A restarted component may have forgotten a chunk, so calls renew a lease only `MAX_LEASES_BY_CALL` times.
     """
     due = await store.leases_half_over.tuples(
         conn,
@@ -340,11 +323,11 @@ async def claim_builds(
     alone: bool = False,
     compact: bool = False,
 ) -> list[ChunkToBuild]:
-    """Crawled chunks for one builder; `alone` also those it failed with before, `compact` those made of others."""
-    found = await store.claim_builds.rows(
+    """Claim crawled chunks for a builder; `alone` includes chunks it failed with, `compact` those of compaction."""
+    rows = await store.claim_builds.rows(
         conn, ChunkToBuild, builder=builder, n=n, lease=lease, now=now, alone=alone, compact=compact
     )
-    return sorted(found, key=lambda one: one.chunk_id)
+    return sorted(rows, key=lambda chunk: chunk.chunk_id)
 
 
 async def finish_build(
@@ -356,7 +339,7 @@ async def finish_build(
     size: int | None,
     now: datetime,
 ) -> bool:
-    """The index is built; of one made of others the pages move. Seat it in the same transaction."""
+    """Record that an index is built; returns False if the builder lost the chunk. Place it in the same transaction."""
     done = await store.finish_build.tuples(
         conn, builder=builder, chunk=chunk, sha256=sha256, bytes=size, now=now
     )
@@ -369,26 +352,26 @@ async def finish_build(
 
 
 async def fail_build(conn: Connection, builder: int, chunk: int, *, why: str) -> str | None:
-    """`error` if others may try, `parked` if enough have; None if it was not this builder's."""
-    found = await store.fail_build.tuples(
+    """Record a failed build; returns `error` if others may try, `parked` if not, None if the builder lost the chunk."""
+    rows = await store.fail_build.tuples(
         conn, builder=builder, chunk=chunk, why=why, most=MAX_BUILD_ATTEMPTS
     )
-    return str(found[0][0]) if found else None
+    return str(rows[0][0]) if rows else None
 
 
 async def rebuild(conn: Connection, builder: int, *, why: str) -> list[int]:
-    """Chunks whose index went with its builder, to be built again."""
+    """Have the chunks built again whose index was lost with this builder."""
     return [id_ for (id_,) in await store.rebuild.tuples(conn, builder=builder, why=why)]
 
 
 async def recrawl(conn: Connection, crawler: int, *, why: str, now: datetime, n: int) -> list[int]:
-    """Chunks whose content went with its crawler before it was built: their pages wait again.
+    """Have the pages crawled again whose content was lost with this crawler before it was built.
 
-    One that was built before, and whose index is lost too, gives up its places.
+    A chunk whose index was built and lost too loses its placements.
     """
     await placements.plan_alone(conn)
-    found = [id_ for (id_,) in await store.content_of.tuples(conn, crawler=crawler, n=n)]
-    lost = await fail_crawls(conn, found, why=why, now=now, crawled=True) if found else []
+    chunks = [id_ for (id_,) in await store.content_of.tuples(conn, crawler=crawler, n=n)]
+    lost = await fail_crawls(conn, chunks, why=why, now=now, crawled=True) if chunks else []
     await placements.remove_placements(conn, lost, copies=True)
     return lost
 
@@ -398,6 +381,6 @@ async def show(conn: Connection, chunk: int) -> Chunk | None:
 
 
 async def unpropagated(conn: Connection, component: int, *, after: int = 0, n: int) -> list[int]:
-    """What a crawler or builder must still keep."""
-    found = await store.unpropagated.tuples(conn, component=component, after=after, n=n)
-    return [id_ for (id_,) in found]
+    """The chunks whose files a crawler or builder must still keep."""
+    rows = await store.unpropagated.tuples(conn, component=component, after=after, n=n)
+    return [id_ for (id_,) in rows]

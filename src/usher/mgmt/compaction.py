@@ -15,43 +15,35 @@ from usher.mgmt.compaction_merge import SPARSE_SHARE
 from usher.mgmt.components import NewEvent
 
 store = load_statements(__file__)
-COMPACTION_LOCK: Final = (
-    0x7573_6865_7224  # "usher", 36: one at a time begins to make chunks of others
-)
-MIN_PROPAGATED_AGE: Final = timedelta(
-    days=1
-)  # since every row had it: a crawl that goes on changes it again
-PAGES_PER_MERGED_CHUNK: Final = 500  # about so many in a chunk that is made of others
-MAX_SOURCES_PER_CHUNK: Final = 100  # at most, of one chunk
-MAX_OPEN_MERGES: Final = 4  # chunks made of others at once
-CANDIDATES_PER_ROUND: Final = 200  # at once
-WAITING_CHECK_INTERVAL: Final = timedelta(
-    minutes=5
-)  # until a chunk that waits for servers is looked at again
-SETTLED_CHECK_INTERVAL: Final = timedelta(hours=1)  # of which much is alive, or which is alone
-MERGE_TIMEOUT: Final = timedelta(
-    days=1
-)  # of which none could be made; and how long that may wait for a builder
+COMPACTION_LOCK: Final = 0x7573_6865_7224  # "usher", 36: one transaction at a time compacts
+MIN_PROPAGATED_AGE: Final = timedelta(days=1)  # younger chunks still change during their crawl
+PAGES_PER_MERGED_CHUNK: Final = 500  # approximately
+MAX_SOURCES_PER_CHUNK: Final = 100
+MAX_OPEN_MERGES: Final = 4
+CANDIDATES_PER_ROUND: Final = 200
+WAITING_CHECK_INTERVAL: Final = timedelta(minutes=5)  # for chunks that wait for servers
+SETTLED_CHECK_INTERVAL: Final = timedelta(hours=1)  # for chunks with many pages, or single ones
+MERGE_TIMEOUT: Final = timedelta(days=1)  # for a builder; then the sources pause as long
 CandidateVerdict = Literal["over", "waits", "sparse", "dense", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionCandidate:
-    """What was seen of a chunk."""
+    """A chunk that may be retired or merged."""
 
     chunk_id: int
     state: str
     propagated_at: datetime | None
-    taken: bool  # another is being made of it
+    taken: bool  # an open merge has it as a source
     pages: int
     alive: int
-    untold: int  # pages whose crawler said too little to know whether they have a text here
+    untold: int  # pages that may have a text here, because their report was incomplete
     over: bool
 
 
 @dataclass(frozen=True, slots=True)
 class MergedChunk:
-    """A chunk that is to be made of others, and how many pages it takes from them."""
+    """A chunk that compaction makes, its sources, and how many of their pages it takes."""
 
     chunk_id: int
     sources: list[int]
@@ -60,7 +52,7 @@ class MergedChunk:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What became of chunks: retired ones, those begun, those that every row has now, and those given up."""
+    """The chunks that a round retired, began to merge, found in every row, and gave up."""
 
     retired: list[int] = field(default_factory=list)
     begun: list[MergedChunk] = field(default_factory=list)
@@ -74,108 +66,112 @@ class CompactionResult:
 async def compact(
     conn: Connection, *, now: datetime, n: int = CANDIDATES_PER_ROUND, by_hand: bool = False
 ) -> CompactionResult:
-    """One round; `by_hand` looks also at what is not due yet, and what every row has only just got."""
+    """Make one round; `by_hand` includes candidates that are not due and chunks that were propagated recently."""
     await store.compact_alone.tuples(conn, lock=COMPACTION_LOCK)
-    # All who write places take this lock before they lock chunks and pages, and here rows of work.compaction_candidate.
+    # All writers of placements take this lock before they lock chunks, pages or candidates.
     await placements.plan_alone(conn)
-    made = [id_ for (id_,) in await store.close_merges.tuples(conn, now=now)]
-    vain = await store.give_up_merges.tuples(
+    finished = [id_ for (id_,) in await store.close_merges.tuples(conn, now=now)]
+    failed = await store.give_up_merges.tuples(
         conn, before=now - MERGE_TIMEOUT, again=now + MERGE_TIMEOUT
     )
     due = datetime.max.replace(tzinfo=UTC) if by_hand else now
-    seen = await store.check_candidates.rows(conn, CompactionCandidate, due=due, n=n)
+    candidates = await store.check_candidates.rows(conn, CompactionCandidate, due=due, n=n)
     judged = {
-        one.chunk_id: judge(one, now, timedelta(0) if by_hand else MIN_PROPAGATED_AGE)
-        for one in seen
+        candidate.chunk_id: judge(candidate, now, timedelta(0) if by_hand else MIN_PROPAGATED_AGE)
+        for candidate in candidates
     }
     retired = await _retire(conn, [id_ for id_, what in judged.items() if what == "over"], now)
-    await _put_off(conn, seen, judged, now)
+    await _schedule_checks(conn, candidates, judged, now)
     begun = await _begin(conn, now)
     await components.add_events(
         conn,
-        *(NewEvent(now, "compacted", chunk_id=id_) for id_ in made),
-        *(NewEvent(now, "compaction_failed", reason=why, chunk_id=id_) for id_, why in vain),
+        *(NewEvent(now, "compacted", chunk_id=id_) for id_ in finished),
+        *(NewEvent(now, "compaction_failed", reason=why, chunk_id=id_) for id_, why in failed),
         *(NewEvent(now, "retired", reason="nothing was left", chunk_id=id_) for id_ in retired),
         *(
-            NewEvent(now, "compacting", reason=describe(one), chunk_id=one.chunk_id)
-            for one in begun
+            NewEvent(now, "compacting", reason=describe(candidate), chunk_id=candidate.chunk_id)
+            for candidate in begun
         ),
     )
-    return CompactionResult(retired, begun, made, [id_ for id_, _ in vain])
+    return CompactionResult(retired, begun, finished, [id_ for id_, _ in failed])
 
 
-def judge(seen: CompactionCandidate, now: datetime, old: timedelta) -> CandidateVerdict:
-    """What is to become of a chunk."""
-    if seen.over:
+def judge(candidate: CompactionCandidate, now: datetime, min_age: timedelta) -> CandidateVerdict:
+    """Decide what to do with a candidate."""
+    if candidate.over:
         return "over"
-    if seen.state in ("error", "retired"):
+    if candidate.state in ("error", "retired"):
         return "gone"
-    if seen.state != "built" or seen.propagated_at is None or seen.taken:
+    if candidate.state != "built" or candidate.propagated_at is None or candidate.taken:
         return "waits"
-    if not (seen.alive or seen.untold):
+    if not (candidate.alive or candidate.untold):
         return "waits"
-    few = seen.alive <= SPARSE_SHARE * seen.pages and not seen.untold
-    return "sparse" if few and seen.propagated_at <= now - old else "dense"
+    is_sparse = candidate.alive <= SPARSE_SHARE * candidate.pages and not candidate.untold
+    return "sparse" if is_sparse and candidate.propagated_at <= now - min_age else "dense"
 
 
-def describe(one: MergedChunk) -> str:
-    """What a chunk is made of."""
-    return f"{one.pages} pages of chunks {', '.join(map(str, one.sources))}"
+def describe(merge: MergedChunk) -> str:
+    """The sources of a merge, for its event."""
+    return f"{merge.pages} pages of chunks {', '.join(map(str, merge.sources))}"
 
 
 async def _retire(conn: Connection, chunks: Sequence[int], now: datetime) -> list[int]:
-    """Those of these that nobody needs leave."""
+    """Retire those chunks that are still obsolete; returns them."""
     if not chunks:
         return []
     return [id_ for (id_,) in await store.retire_chunks.tuples(conn, chunks=list(chunks), now=now)]
 
 
-async def _put_off(
+async def _schedule_checks(
     conn: Connection,
-    seen: Sequence[CompactionCandidate],
+    candidates: Sequence[CompactionCandidate],
     judged: Mapping[int, CandidateVerdict],
     now: datetime,
 ) -> None:
-    """Write down when to look at what stays."""
+    """Store when to check the remaining candidates again, and forget chunks that are gone."""
     if gone := [id_ for id_, what in judged.items() if what == "gone"]:
         await store.forget_candidates.run(conn, chunks=gone)
-    if not seen:
+    if not candidates:
         return
-    sparse = {one.chunk_id: one.alive for one in seen if judged[one.chunk_id] == "sparse"}
-    late = {"sparse": SETTLED_CHECK_INTERVAL, "dense": SETTLED_CHECK_INTERVAL}
+    sparse = {
+        candidate.chunk_id: candidate.alive
+        for candidate in candidates
+        if judged[candidate.chunk_id] == "sparse"
+    }
+    intervals = {"sparse": SETTLED_CHECK_INTERVAL, "dense": SETTLED_CHECK_INTERVAL}
     await store.schedule_checks.run(
         conn,
         chunks=list(judged),
-        look_ats=[now + late.get(what, WAITING_CHECK_INTERVAL) for what in judged.values()],
+        check_ats=[now + intervals.get(what, WAITING_CHECK_INTERVAL) for what in judged.values()],
         alive=[sparse.get(id_) for id_ in judged],
     )
 
 
 async def _begin(conn: Connection, now: datetime) -> list[MergedChunk]:
-    """New chunks of those with little left, as many at once as may be, if every row has all it should."""
-    found: list[MergedChunk] = []
-    [(under_way,)] = await store.count_open_merges.tuples(conn)
-    while under_way + len(found) < MAX_OPEN_MERGES:
-        taken = choose_sources(await store.sparse_chunks.tuples(conn, n=MAX_SOURCES_PER_CHUNK))
-        if not taken or (not found and not await _complete(conn)):
+    """Begin merges of sparse chunks up to the limit, if no row lacks a chunk."""
+    begun: list[MergedChunk] = []
+    [(open_merges,)] = await store.count_open_merges.tuples(conn)
+    while open_merges + len(begun) < MAX_OPEN_MERGES:
+        sources = choose_sources(await store.sparse_chunks.tuples(conn, n=MAX_SOURCES_PER_CHUNK))
+        if not sources or (not begun and not await _complete(conn)):
             break
-        found.append(await _make(conn, taken, now))
-    return found
+        begun.append(await _make(conn, sources, now))
+    return begun
 
 
 def choose_sources(sparse: Sequence[tuple[int, list[int], int]]) -> dict[int, list[int]]:
-    """Chunks, their pages and their failures: about as many as fill a new chunk, and two at least; else nothing.
+    """Choose sources of (chunk, pages, failures) that fill a new chunk; at least two, else none.
 
-    After a failure half as many are taken at once, until the one that spoils it is left alone.
+    Each failure halves the number of sources, until a source that cannot be merged is alone.
     """
-    ready = sorted(sparse, key=lambda one: (one[2], one[0]))
-    if len(ready) < 2:  # noqa: PLR2004 - alone it stays as it is
+    ready = sorted(sparse, key=lambda source: (source[2], source[0]))
+    if len(ready) < 2:  # noqa: PLR2004 - a single chunk stays as it is
         return {}
     failures = ready[1][2]
-    most = max(2, MAX_SOURCES_PER_CHUNK >> failures)
+    limit = max(2, MAX_SOURCES_PER_CHUNK >> failures)
     taken: dict[int, list[int]] = {}
     number = 0
-    for chunk, pages, failed in ready[:most]:
+    for chunk, pages, failed in ready[:limit]:
         if failed > failures or (number >= PAGES_PER_MERGED_CHUNK and len(taken) > 1):
             break
         taken[chunk] = pages

@@ -14,12 +14,12 @@ from usher.db.statements import load_statements
 from usher.mgmt import page_versions
 
 store = load_statements(__file__)
-SPARSE_SHARE: Final = 0.25  # of a chunk's pages; with no more alive, it is put together with others
+SPARSE_SHARE: Final = 0.25  # of a chunk's pages; with no more left, compaction merges it
 
 
 @dataclass(frozen=True, slots=True)
-class MergeSource:
-    """A chunk to take pages from: who has its index, how to check it, and the pages, each by host and path."""
+class ChunkSource:
+    """A source of a merge: the checksum of its index, the servers that have it, and the keys of the pages to take."""
 
     chunk_id: int
     sha256: str | None
@@ -29,28 +29,28 @@ class MergeSource:
 
 
 async def note_if_sparse(conn: Connection, chunk: int, *, now: datetime) -> None:
-    """A crawled chunk is built: if few of its pages brought a text, as when most are as they were, it is noted."""
+    """Make a newly built chunk a candidate if few of its pages brought a text."""
     await store.note_if_sparse.run(conn, chunk=chunk, share=SPARSE_SHARE, now=now)
 
 
-async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[MergeSource]]:
-    """What the builder that took these chunks is to make them of; written down, to be compared when it has."""
+async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[ChunkSource]]:
+    """The sources of chunks that a builder claimed; stores them, for the comparison when the chunk is built."""
     await store.assign_pages.run(conn, chunks=list(chunks))
-    found: dict[int, list[MergeSource]] = {id_: [] for id_ in chunks}
+    sources: dict[int, list[ChunkSource]] = {id_: [] for id_ in chunks}
     for id_, *source in await store.manifest.tuples(conn, chunks=list(chunks)):
-        found[id_].append(MergeSource(*source))
-    return found
+        sources[id_].append(ChunkSource(*source))
+    return sources
 
 
 async def finish_merge(conn: Connection, chunk: int, *, now: datetime) -> int:
-    """Such a chunk is built: the pages that are where they were move into it; returns how many.
+    """Move the pages of the sources into a chunk that was built; returns how many.
 
-    Those that were crawled again or disappeared meanwhile stay so, and what the new chunk has of them is out of date.
+    Pages that were crawled again or disappeared meanwhile stay where they are; the new chunk has stale copies of them.
     """
     pages = await store.lock_pages.tuples(conn, chunk=chunk)
     moved = [(page, source) for source, page, where, given in pages if given and where == source]
     done = {page for page, _ in moved}
-    stale = [one for one in pages if one[1] not in done and one[2] != chunk]
+    stale = [row for row in pages if row[1] not in done and row[2] != chunk]
     await store.move_pages.run(conn, chunk=chunk, pages=sorted(done))
     await page_versions.record_stale_copies(
         conn, [(page, source, chunk) for page, source in moved], now=now

@@ -1,7 +1,4 @@
-"""How components are named: every way to write a host or a type, read to one form.
-
-Comes from components and operators; goes to work.component and to whoever connects to the component.
-"""
+"""The names of components: reads all spellings of a host, a type or a state into one form."""
 
 from ipaddress import IPv6Address
 from typing import Final, Literal, get_args
@@ -24,14 +21,14 @@ HOST_HINT: Final = "A name or an address with its port, such as 10.0.0.7:5000 or
 
 
 def host_of(text: str) -> str:
-    """A name, IPv4 or IPv6 address, with its port unless that is 80; `http://h:5000/` is read as well."""
-    given = text.strip()
-    if len(given) > MAX_TEXT:
+    """Read a name, IPv4 or IPv6 address with its port; the port 80 and `http://…/` are left out. Raises BadInput."""
+    stripped = text.strip()
+    if len(stripped) > MAX_TEXT:
         raise BadInput(f"A host has {MAX_HOST} characters at most.", hint=HOST_HINT)
-    word, scheme, rest = given.partition("://")
+    word, scheme, rest = stripped.partition("://")
     if scheme and word.lower() != "http":
         raise BadInput("Components are reached by http.", hint=HOST_HINT)
-    bare = rest if scheme else given
+    bare = rest if scheme else stripped
     if bare.count(":") > 1 and not bare.startswith("["):
         bare = f"[{bare}]"
     url = parse(f"http://{bare}") if bare.strip("/") else UrlRefusal("bad_url", "It is empty.")
@@ -43,7 +40,7 @@ def host_of(text: str) -> str:
 
 
 def _reachable(host: str) -> str:
-    """The host, IPv4 in its own form; refused if nobody else could mean the same by it."""
+    """The host, with IPv4 in IPv6 as IPv4; raises BadInput for an address that no other machine can reach."""
     name = machine(host)
     if name in WILDCARD_ADDRESSES:
         raise BadInput(
@@ -54,26 +51,28 @@ def _reachable(host: str) -> str:
 
 
 def type_of(text: str) -> ComponentType:
-    """`Index Server`, `index_server` and `index-server` are the same."""
-    given = "-".join(text.lower().replace("_", " ").replace("-", " ").split())
-    for known in TYPES:
-        if given == known or given == known.replace("-", ""):
-            return known
+    """Read a type; `Index Server`, `index_server` and `index-server` are the same."""
+    name = "-".join(text.lower().replace("_", " ").replace("-", " ").split())
+    for type_ in TYPES:
+        if name == type_ or name == type_.replace("-", ""):
+            return type_
     raise BadInput(
-        f"{storable_text(text, 40)!a} is no type of component.", hint=f"One of {', '.join(TYPES)}."
+        f"{storable_text(text, 40)!a} is not a type of component.",
+        hint=f"One of {', '.join(TYPES)}.",
     )
 
 
 def state_of(text: str) -> ComponentState:
-    """What a component may declare."""
-    for known in STATES:
-        if text == known:
-            return known
+    """Read a state that a component may declare."""
+    for state in STATES:
+        if text == state:
+            return state
     raise BadInput(
-        f"{storable_text(text, 40)!a} is no state to declare.", hint=f"One of {', '.join(STATES)}."
+        f"{storable_text(text, 40)!a} is not a state of a component.",
+        hint=f"One of {', '.join(STATES)}.",
     )
 
 
-def storable_text(text: str, most: int = MAX_STORED_TEXT) -> str:
-    """A text from outside as the database can hold it."""
-    return text[:most].encode("utf-8", "replace").decode().replace("\0", "")
+def storable_text(text: str, max_length: int = MAX_STORED_TEXT) -> str:
+    """Shorten a text from outside, and replace what PostgreSQL cannot store."""
+    return text[:max_length].encode("utf-8", "replace").decode().replace("\0", "")

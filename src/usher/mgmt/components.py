@@ -1,7 +1,7 @@
-"""Components: our own processes, as they declare themselves and as the watchdog sees them.
+"""Components: Usher's own processes, as they declare themselves and as the watchdog sees them.
 
-A component is identified by its host and its type, so it stays the same over restarts.
-`identity` finds the one that calls.
+A component is identified by its host and its type, so it stays the same over restarts. `caller_identity` finds the one
+that calls.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,10 +21,10 @@ from usher.mgmt.component_names import (
 )
 from usher.mgmt.health import Health, HealthLimits, HealthRecord, condition
 from usher.mgmt.health import HealthChange as Transition
-from usher.mgmt.placement_rules import RowServer, row_for
+from usher.mgmt.placement_rules import PlacementServer, row_for
 
 store = load_statements(__file__)
-ROWS_LOCK: Final = 0x7573_6865_7220  # "usher", 32: rows are given by one at a time
+ROWS_LOCK: Final = 0x7573_6865_7220  # "usher", 32: one transaction at a time assigns rows
 MAX_WEIGHT: Final = 1_000
 MAX_ID: Final = 2**63 - 1
 DEFAULT_LIMITS: Final = HealthLimits()
@@ -33,7 +33,7 @@ HINT: Final = "usher components list"
 
 @dataclass(frozen=True, slots=True)
 class ComponentRecord:
-    """One of our processes: what it declares (`state`) and what the watchdog found (`health`)."""
+    """The row of a component: what it declares (`state`) and what the watchdog found (`health`)."""
 
     id: int
     host: str
@@ -59,7 +59,7 @@ class ComponentRecord:
 
     @property
     def record(self) -> HealthRecord:
-        """What the watchdog judges by."""
+        """The part that the watchdog judges and updates."""
         return HealthRecord(
             self.health,
             self.health_since,
@@ -73,7 +73,7 @@ class ComponentRecord:
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """Something to write down about a component, a chunk or both."""
+    """An event of a component, a chunk or both, to be stored."""
 
     at: datetime
     kind: str
@@ -86,7 +86,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """Something that was written down."""
+    """A stored event."""
 
     id: int
     at: datetime
@@ -100,29 +100,31 @@ class RecordedEvent:
 
 
 async def join_row(
-    conn: Connection, one: ComponentRecord, row: int | None, now: datetime
+    conn: Connection, server: ComponentRecord, row: int | None, now: datetime
 ) -> ComponentRecord:
-    """An index server in its row: the one it declares, or else the shortest; what it has in another it gives away."""
-    if one.type != "index-server":
+    """Put an index server into the row that it declares, else into the shortest; its old chunks move away."""
+    if server.type != "index-server":
         if row is not None:
-            raise BadInput(f"Only index servers sit in rows; {one.host} is none.", hint=HINT)
-        return one
+            raise BadInput(
+                f"Only index servers belong to a row; {server.host} is not server.", hint=HINT
+            )
+        return server
     await lock_rows(conn)
-    one = await of_id(conn, one.id)  # another call of it may have been first
-    if one.row is not None and row in (None, one.row):
-        return one
-    most = await row_count(conn)
-    if row is not None and not 1 <= row <= most:
-        raise BadInput(f"There are rows 1 to {most}.", hint="usher components rows")
-    wanted = row or row_for(one.host, await servers(conn, now=now), most)
-    await store.join_row.run(conn, id=one.id, row=wanted)
-    before = None if one.row is None else str(one.row)
-    await add_events(conn, NewEvent(now, "row", one.id, before, str(wanted)))
-    return await of_id(conn, one.id)
+    server = await of_id(conn, server.id)  # another call of the server may have been first
+    if server.row is not None and row in (None, server.row):
+        return server
+    rows = await row_count(conn)
+    if row is not None and not 1 <= row <= rows:
+        raise BadInput(f"There are rows 1 to {rows}.", hint="usher components rows")
+    new_row = row or row_for(server.host, await servers(conn, now=now), rows)
+    await store.join_row.run(conn, id=server.id, row=new_row)
+    before = None if server.row is None else str(server.row)
+    await add_events(conn, NewEvent(now, "row", server.id, before, str(new_row)))
+    return await of_id(conn, server.id)
 
 
 async def lock_rows(conn: Connection) -> None:
-    """Until the transaction ends nobody else gives rows."""
+    """Until the transaction ends no other one assigns rows."""
     await store.lock_rows.tuples(conn, lock=ROWS_LOCK)
 
 
@@ -131,13 +133,13 @@ async def find(
     host: str,
     type: ComponentType | None = None,  # noqa: A002 - the name of the column, as the callers have it
 ) -> ComponentRecord | None:
-    """The component of that host, however it is written; raise Conflict if it has several and no type is named."""
+    """Find the component of a host in any spelling; raises Conflict if the host has several and `type` is None."""
     name = host_of(host)
-    known = await store.find.rows(conn, ComponentRecord, host=name, type=type)
-    if len(known) > 1:
-        types = ", ".join(component.type or "unknown" for component in known)
+    matches = await store.find.rows(conn, ComponentRecord, host=name, type=type)
+    if len(matches) > 1:
+        types = ", ".join(component.type or "unknown" for component in matches)
         raise Conflict(f"{name} has several components: {types}.", hint="Name one with --type.")
-    return known[0] if known else None
+    return matches[0] if matches else None
 
 
 async def show(
@@ -145,11 +147,11 @@ async def show(
     host: str,
     type: ComponentType | None = None,  # noqa: A002 - the name of the column, as the callers have it
 ) -> ComponentRecord:
-    """The component of that host, which must be there; see `find`."""
-    if (found := await find(conn, host, type)) is None:
+    """Find the component of a host as `find` does; raises NotFound if there is none."""
+    if (component := await find(conn, host, type)) is None:
         kind = f" and the type {type}" if type else ""
         raise NotFound(f"No component has the host {host_of(host)}{kind}.", hint=HINT)
-    return found
+    return component
 
 
 async def of_id(conn: Connection, id_: int) -> ComponentRecord:
@@ -158,7 +160,7 @@ async def of_id(conn: Connection, id_: int) -> ComponentRecord:
 
 
 async def known_hosts(conn: Connection, hosts: Sequence[str]) -> list[str]:
-    """Those of the hosts that are components."""
+    """The hosts among these that have a component."""
     return [host for (host,) in await store.known_hosts.tuples(conn, hosts=list(hosts))]
 
 
@@ -186,34 +188,37 @@ async def declare(
     weight: int | None = None,
     now: datetime,
 ) -> ComponentRecord:
-    """What a component says of itself, and how it is then."""
+    """Store the state that a component declares, and its row and weight if given; returns the component."""
     if weight is not None and not 1 <= weight <= MAX_WEIGHT:
         raise BadInput(
-            f"A weight is from 1 to {MAX_WEIGHT}.", hint="Twice the weight, twice the chunks."
+            f"A weight is from 1 to {MAX_WEIGHT}.",
+            hint="A server of twice the weight gets twice the chunks.",
         )
     after, why = state_of(state), storable_text(reason)
-    was = await store.declare.tuples(conn, id=id_, state=after, reason=why, weight=weight, now=now)
-    for (before,) in was:
+    changed = await store.declare.tuples(
+        conn, id=id_, state=after, reason=why, weight=weight, now=now
+    )
+    for (before,) in changed:
         if before != after:
             await add_events(conn, NewEvent(now, "state", id_, before, after, why))
-    one = await of_id(conn, id_)
-    if row is None or row == one.row:
-        return one
+    component = await of_id(conn, id_)
+    if row is None or row == component.row:
+        return component
     async with conn.transaction():
-        return await join_row(conn, one, row, now)
+        return await join_row(conn, component, row, now)
 
 
 async def drain(conn: Connection, host: str, *, on: bool, now: datetime) -> ComponentRecord:
-    """An index server gives its chunks to the others of its row, or takes its share again."""
-    one = await find(conn, host, "index-server") or await show(conn, host)
-    if one.type != "index-server":
+    """Make an index server give its chunks to the others of its row, or take its share again."""
+    component = await find(conn, host, "index-server") or await show(conn, host)
+    if component.type != "index-server":
         raise BadInput(
-            f"Only index servers are drained; {one.host} is {one.type or 'of unknown type'}.",
-            hint="A crawler or builder that is stopped loses nothing: its work is done again.",
+            f"Only index servers are drained; {component.host} is {component.type or 'of unknown type'}.",
+            hint="Crawlers and builders can be stopped at any time: others repeat their work.",
         )
-    if await store.drain.tuples(conn, id=one.id, draining=on):
-        await add_events(conn, NewEvent(now, "drain" if on else "undrain", one.id))
-    return await of_id(conn, one.id)
+    if await store.drain.tuples(conn, id=component.id, draining=on):
+        await add_events(conn, NewEvent(now, "drain" if on else "undrain", component.id))
+    return await of_id(conn, component.id)
 
 
 async def set_renews_leases(conn: Connection, id_: int) -> None:
@@ -226,70 +231,70 @@ async def record_health(
     records: Sequence[tuple[int, HealthRecord]],
     events: Iterable[tuple[int, Transition]],
 ) -> set[int]:
-    """What the watchdog found; returns the components of which nothing newer was known."""
-    found = await store.record_health.tuples(
+    """Store what the watchdog found; returns the components that had no newer record."""
+    rows = await store.record_health.tuples(
         conn,
         ids=[id_ for id_, _ in records],
-        healths=[one.health for _, one in records],
-        sinces=[one.since for _, one in records],
-        reasons=[storable_text(one.reason) for _, one in records],
-        misses=[one.misses for _, one in records],
-        seens=[one.seen for _, one in records],
-        downs=[one.down for _, one in records],
-        urls=[one.url for _, one in records],
+        healths=[record.health for _, record in records],
+        sinces=[record.since for _, record in records],
+        reasons=[storable_text(record.reason) for _, record in records],
+        misses=[record.misses for _, record in records],
+        seens=[record.seen for _, record in records],
+        downs=[record.down for _, record in records],
+        urls=[record.url for _, record in records],
     )
-    written = {id_ for (id_,) in found}
-    happened = [
-        NewEvent(one.at, "health", id_, one.before, one.after, one.reason)
-        for id_, one in events
+    written = {id_ for (id_,) in rows}
+    new_events = [
+        NewEvent(change.at, "health", id_, change.before, change.after, change.reason)
+        for id_, change in events
         if id_ in written
     ]
-    await add_events(conn, *happened)
+    await add_events(conn, *new_events)
     return written
 
 
 async def servers(
-    conn: Connection, *, now: datetime, patience: HealthLimits = DEFAULT_LIMITS
-) -> list[RowServer]:
-    """The index servers as seating sees them."""
+    conn: Connection, *, now: datetime, limits: HealthLimits = DEFAULT_LIMITS
+) -> list[PlacementServer]:
+    """The index servers as the placement rules see them."""
     return [
-        RowServer(
-            one.id,
-            one.row,
-            one.machine,
-            one.weight,
-            condition(one.record, now, patience, draining=one.draining),
+        PlacementServer(
+            server.id,
+            server.row,
+            server.machine,
+            server.weight,
+            condition(server.record, now, limits, draining=server.draining),
         )
-        for one in await list_components(conn, type="index-server")
-        if one.row is not None
+        for server in await list_components(conn, type="index-server")
+        if server.row is not None
     ]
 
 
 async def row_count(conn: Connection) -> int:
-    """How many rows there are; every chunk has a copy in each."""
+    """The number of rows; every chunk has a copy in each."""
     [(rows,)] = await store.row_count.tuples(conn)
     return int(rows)
 
 
-async def add_events(conn: Connection, *happened: NewEvent) -> None:
-    """Write down what happened, in one statement."""
-    if happened:
+async def add_events(conn: Connection, *events: NewEvent) -> None:
+    """Store events in event statement."""
+    if events:
         await store.add_events.run(
             conn,
-            ats=[one.at for one in happened],
-            components=[one.component_id for one in happened],
-            chunks=[one.chunk_id for one in happened],
-            kinds=[one.kind for one in happened],
-            befores=[one.before for one in happened],
-            afters=[one.after for one in happened],
-            reasons=[storable_text(one.reason) for one in happened],
+            ats=[event.at for event in events],
+            components=[event.component_id for event in events],
+            chunks=[event.chunk_id for event in events],
+            kinds=[event.kind for event in events],
+            befores=[event.before for event in events],
+            afters=[event.after for event in events],
+            reasons=[storable_text(event.reason) for event in events],
         )
 
 
 async def events(
     conn: Connection, component: int | None = None, n: int = 100, *, before: int | None = None
 ) -> list[RecordedEvent]:
-    """The last events, of one component or all, the last first; `before` an id, for the next page."""
+    """The latest events of one component or all, the newest first; `before` an id, for the next page."""
     given = {"n": n, "before": MAX_ID if before is None else before}
     if component is None:
         return await store.events.rows(conn, RecordedEvent, **given)

@@ -1,17 +1,12 @@
-"""Health: what the watchdog makes of the answers and silences of a component.
-
-Comes from a component's record, what it declares, and one ping; goes to its next record, the events to write down, and
-what must be done about it.
+"""Health: what the watchdog concludes from the answers and silences of a component.
 
     healthy ──3 misses, or it declares an error──▶ failure ──answers──▶ probation ──no error for a while──▶ healthy
                                                       ▲                     │
                                                       └──────any error──────┘
 
-A call to MGMT is a sign of life as a good answer is: a component is silent only if it neither answers nor calls.
-
-A good answer takes one miss back, so that a component that is silent most of the time fails as well. The grace counts
-all time in failure since it was last healthy, so that one that comes and goes cannot put off its end, while its time on
-probation is not held against it.
+A call to MGMT is a sign of life as a good answer is: a component is silent only if it neither answers nor calls. A good
+answer takes back one miss, so that a component that is silent most of the time fails too. The grace period counts all
+time in failure since the component was last healthy, but not its time on probation.
 """
 
 from collections.abc import Iterable
@@ -31,7 +26,7 @@ MAX_REASON: Final = 200
 
 
 class Action(StrEnum):
-    """What a failure asks for as long as it lasts; each is harmless to repeat."""
+    """What to do while a failure lasts; each action may be repeated."""
 
     END_LEASES = "end_leases"
     LEAVE_MAP = "leave_map"
@@ -41,9 +36,9 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HealthLimits:
-    """How many misses are a failure, how long probation is, and how long a failure may last before others take over.
+    """How many misses are a failure, how long probation lasts, and after which grace period others take over.
 
-    A call is a sign of life for `call`, and for `lease` if the component has no known health address.
+    A call counts as a sign of life for `call`, or for `lease` if the component has no known health address.
     """
 
     misses: int = 3
@@ -55,7 +50,7 @@ class HealthLimits:
 
 @dataclass(frozen=True, slots=True)
 class HealthRecord:
-    """What is known of a component: its health and since when, why, and its last sign of life."""
+    """The health of a component, since when and why, and its last sign of life."""
 
     health: Health
     since: datetime
@@ -68,9 +63,9 @@ class HealthRecord:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """One ping: what the component said, or nothing and why, beside the state it declared before.
+    """The answer to one ping, or None and the reason, with the state that the component declared.
 
-    `url` is where it answered with its health. `has_called` says that it called MGMT lately.
+    `url` is where it answered with its health. `has_called` means that it called MGMT recently.
     """
 
     status: str | None
@@ -85,12 +80,12 @@ class Ping:
 
     @property
     def is_health(self) -> bool:
-        """Whether the component said how it is; any other answer is that of a server that knows nothing of health."""
+        """Whether the answer is a health status; another server may listen at this address."""
         return self.status in HEALTHS
 
 
 class HealthChange(NamedTuple):
-    """A transition."""
+    """A change of health."""
 
     at: datetime
     before: Health
@@ -104,9 +99,9 @@ class Judgement(NamedTuple):
 
 
 def complaint(ping: Ping) -> str:
-    """What is wrong, empty if nothing is; a component may well be unable to work while it waits or is paused.
+    """What is wrong, or an empty text; a component that waits or is paused need not be able to work.
 
-    One that calls is alive, unless it declares an error or answers that it fails.
+    A component that calls is alive, unless it declares an error or answers that it fails.
     """
     if ping.is_silent:
         return (ping.reason or "no answer")[:MAX_REASON]
@@ -121,77 +116,79 @@ def complaint(ping: Ping) -> str:
     return f"it answered {str(ping.status)[:40]!a}"
 
 
-def judge(record: HealthRecord, ping: Ping, now: datetime, patience: HealthLimits) -> Judgement:
-    """The record after a ping, with an event if its health changed."""
-    now = max(now, record.since)  # another watchdog's clock may be ahead
+def judge(record: HealthRecord, ping: Ping, now: datetime, limits: HealthLimits) -> Judgement:
+    """Return the record after a ping, with an event if the health changed."""
+    now = max(now, record.since)  # the clock of another watchdog may be ahead
     wrong = complaint(ping)
     seen = record.seen if ping.status is None else now
     misses = record.misses + 1 if wrong else max(0, record.misses - 1)
-    kept = record.reason if misses or record.health != "healthy" else ""
+    old_reason = record.reason if misses or record.health != "healthy" else ""
     url = ping.url or record.url
-    heard = replace(record, misses=misses, seen=seen, reason=wrong or kept, url=url)
-    after = _health(heard, ping, wrong, now, patience)
-    return Judgement(heard, []) if after == record.health else _changed(heard, after, wrong, now)
+    updated = replace(record, misses=misses, seen=seen, reason=wrong or old_reason, url=url)
+    after = _health(updated, ping, wrong, now, limits)
+    return (
+        Judgement(updated, []) if after == record.health else _changed(updated, after, wrong, now)
+    )
 
 
 def _health(
-    heard: HealthRecord, ping: Ping, wrong: str, now: datetime, patience: HealthLimits
+    updated: HealthRecord, ping: Ping, wrong: str, now: datetime, limits: HealthLimits
 ) -> Health:
     if wrong:
-        sure = heard.health != "healthy" or ping.declared == "error"
-        return "failure" if sure or heard.misses >= patience.misses else "healthy"
-    if heard.health == "failure":
+        sure = updated.health != "healthy" or ping.declared == "error"
+        return "failure" if sure or updated.misses >= limits.misses else "healthy"
+    if updated.health == "failure":
         return "probation"
-    long = now - heard.since >= patience.probation
-    return "probation" if heard.health == "probation" and not long else "healthy"
+    is_over = now - updated.since >= limits.probation
+    return "probation" if updated.health == "probation" and not is_over else "healthy"
 
 
-def _changed(heard: HealthRecord, after: Health, wrong: str, now: datetime) -> Judgement:
+def _changed(updated: HealthRecord, after: Health, wrong: str, now: datetime) -> Judgement:
     reason = wrong or (
         "it answers or calls again" if after == "probation" else "no error on probation"
     )
-    earlier = now - heard.since if heard.health == "failure" else timedelta(0)
+    earlier = now - updated.since if updated.health == "failure" else timedelta(0)
     record = replace(
-        heard,
+        updated,
         health=after,
         since=now,
         reason=reason,
-        misses=heard.misses if wrong else 0,
-        down=timedelta(0) if after == "healthy" else heard.down + earlier,
+        misses=updated.misses if wrong else 0,
+        down=timedelta(0) if after == "healthy" else updated.down + earlier,
     )
-    return Judgement(record, [HealthChange(now, heard.health, after, reason)])
+    return Judgement(record, [HealthChange(now, updated.health, after, reason)])
 
 
 def suspect_self(pings: Iterable[Ping]) -> bool:
-    """Whether all of several components are silent: then the fault is likely here. It is recorded, and nothing is done.
+    """Whether all of several components are silent: then the watchdog's own network is probably at fault.
 
-    Were it theirs, waiting would cost little: nobody is left to take over, and leases end by themselves.
+    If it is not, waiting costs little: no component is left to take over, and leases end by themselves.
     """
     silent = [ping.is_silent for ping in pings]
     return len(silent) > 1 and all(silent)
 
 
-def overdue(record: HealthRecord, now: datetime, patience: HealthLimits) -> bool:
+def overdue(record: HealthRecord, now: datetime, limits: HealthLimits) -> bool:
     """Whether a failure has lasted longer than the grace."""
     down = record.down + max(now - record.since, timedelta(0))
-    return record.health == "failure" and down >= patience.grace
+    return record.health == "failure" and down >= limits.grace
 
 
-def due_actions(record: HealthRecord, now: datetime, patience: HealthLimits) -> list[Action]:
-    """What must be done now; asked after the ping of the same round, so that whoever is back loses nothing."""
+def due_actions(record: HealthRecord, now: datetime, limits: HealthLimits) -> list[Action]:
+    """What to do now; call it after the ping of the same round, so that a component that is back loses nothing."""
     if record.health != "failure":
         return []
     return [
         Action.END_LEASES,
         Action.LEAVE_MAP,
-        *([Action.RESEAT, Action.REDO] if overdue(record, now, patience) else []),
+        *([Action.RESEAT, Action.REDO] if overdue(record, now, limits) else []),
     ]
 
 
 def condition(
-    record: HealthRecord, now: datetime, patience: HealthLimits, *, draining: bool = False
+    record: HealthRecord, now: datetime, limits: HealthLimits, *, draining: bool = False
 ) -> Condition:
-    """An index server as seating sees it: on probation it keeps what it has, and gets more only when it is healthy."""
+    """The condition of an index server: on probation it keeps its chunks and gets no new ones."""
     if record.health == "healthy":
         return "draining" if draining else "fit"
-    return "gone" if overdue(record, now, patience) else "unsure"
+    return "gone" if overdue(record, now, limits) else "unsure"

@@ -1,7 +1,7 @@
-"""The incarnation of the database: another one after each restore, so that components know that history changed.
+"""The incarnation of the database: it changes with each restore, so that components notice that history changed.
 
-A restored database believes what was true when it was dumped. Until index servers have compared what they hold with it,
-no chunk counts as loaded, and answers are partial as long as a row lacks a chunk of `work.unrestored`.
+A restored database has the state of its dump. Until index servers have compared their chunks with it, no chunk counts
+as loaded. Answers are partial as long as a row lacks a chunk of work.unrestored.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ store = load_statements(__file__)
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """The id of the database's present history, and the last chunk id issued in it."""
+    """The id of the current history of the database, and its last chunk id."""
 
     id: str
     last_chunk: int
@@ -42,11 +42,11 @@ async def unrestored(conn: Connection) -> UnrestoredState:
 
 
 async def begin(conn: Connection, reason: str) -> str:
-    """Start a new incarnation, for a database that went back in time; returns its id."""
+    """Start a new incarnation after a restore; returns its id."""
     [(id_,)] = await store.begin.tuples(conn, reason=reason)
     return str(id_)
 
 
 async def settle(conn: Connection, chunks: Sequence[int] | None = None) -> int:
-    """Forget those of these chunks, or of all, that are searchable again or will not be; returns how many."""
+    """Remove the chunks from work.unrestored, of these or all, that are searchable again or lost; returns how many."""
     return await store.settle.run(conn, chunks=None if chunks is None else list(chunks))

@@ -1,8 +1,7 @@
-"""Chunks whose files are nowhere any more: built again while their content is there, or else crawled again.
+"""Chunks whose files are lost: built again while their content exists, else crawled again.
 
-Comes from index servers that are to load a chunk which neither its builder nor any other server has, and from builders
-whose crawler has lost the content; goes to work.chunk, and to the guestbook. Whatever writes must be called in a
-transaction. Nothing is done while a server that may come back has the chunk.
+Index servers report chunks that neither the builder nor another server has; builders report content that the crawler
+lost. Nothing changes while a server that may come back has the chunk. Functions that write need a transaction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ LossResult = Literal["build", "parked", "crawl"]
 
 @dataclass(frozen=True, slots=True)
 class MissingFile:
-    """A chunk whose file nobody has, as those said who were asked; `silent` if its builder said nothing at all."""
+    """A chunk whose file could not be downloaded, and why; `silent` if its builder did not answer."""
 
     chunk_id: int
     reason: str
@@ -39,26 +38,26 @@ async def lose_indexes(
     losses: Sequence[MissingFile],
     *,
     now: datetime,
-    patience: HealthLimits = DEFAULT_LIMITS,
+    limits: HealthLimits = DEFAULT_LIMITS,
 ) -> dict[int, LossResult]:
-    """Of chunks that a server finds nowhere, those that are: to be built again, or crawled, or parked for people."""
+    """Have missing chunks built or crawled again, or parked for the operator; returns what happens to each."""
     await placements.plan_alone(conn)
-    gone = await _gone(conn, now, patience)
-    found = await store.lose_indexes.tuples(
+    gone = await _gone(conn, now, limits)
+    rows = await store.lose_indexes.tuples(
         conn,
         server=server,
-        chunks=[one.chunk_id for one in losses],
-        reasons=[one.reason for one in losses],
-        silent=[one.silent for one in losses],
+        chunks=[loss.chunk_id for loss in losses],
+        reasons=[loss.reason for loss in losses],
+        silent=[loss.silent for loss in losses],
         gone=gone,
         most=MAX_BUILD_ATTEMPTS,
     )
-    became: dict[int, LossResult] = dict(found)
-    await _crawl_again(conn, [id_ for id_, what in found if what == "crawl"], gone, now)
-    if parked := [id_ for id_, what in found if what == "parked"]:
+    results: dict[int, LossResult] = dict(rows)
+    await _crawl_again(conn, [id_ for id_, what in rows if what == "crawl"], gone, now)
+    if parked := [id_ for id_, what in rows if what == "parked"]:
         await placements.remove_placements(conn, parked, copies=False)
-    await _record_losses(conn, "index_missing", server, losses, became, now)
-    return became
+    await _record_losses(conn, "index_missing", server, losses, results, now)
+    return results
 
 
 async def lose_content(
@@ -67,11 +66,11 @@ async def lose_content(
     loss: MissingFile,
     *,
     now: datetime,
-    patience: HealthLimits = DEFAULT_LIMITS,
+    limits: HealthLimits = DEFAULT_LIMITS,
 ) -> bool:
-    """A chunk was parked because its crawler has lost it: whether its pages wait again, and no server has it."""
+    """Have a parked chunk crawled again whose crawler lost the content; returns False if a server has the chunk."""
     await placements.plan_alone(conn)
-    gone = await _gone(conn, now, patience)
+    gone = await _gone(conn, now, limits)
     lost = await _crawl_again(conn, [loss.chunk_id], gone, now)
     await _record_losses(
         conn, "content_missing", builder, [loss], dict.fromkeys(lost, "crawl"), now
@@ -82,20 +81,20 @@ async def lose_content(
 async def _crawl_again(
     conn: Connection, chunks: Sequence[int], gone: Sequence[int], now: datetime
 ) -> list[int]:
-    """Parked chunks that can be had in no other way; their pages can be found as they were before, if they were."""
+    """Have the pages of parked chunks crawled again that no server has; earlier copies of them stay searchable."""
     if not chunks:
         return []
-    found = await store.crawl_again.tuples(conn, chunks=list(chunks), gone=list(gone))
-    lost = [id_ for (id_,) in found]
+    rows = await store.crawl_again.tuples(conn, chunks=list(chunks), gone=list(gone))
+    lost = [id_ for (id_,) in rows]
     await placements.remove_placements(conn, lost, copies=True)
     await page_versions.take_back(conn, lost, max_losses=MAX_CRAWL_ATTEMPTS, now=now)
     return lost
 
 
-async def _gone(conn: Connection, now: datetime, patience: HealthLimits) -> list[int]:
-    """The components that nobody waits for any more."""
-    known = await components.list_components(conn)
-    return [one.id for one in known if health.overdue(one.record, now, patience)]
+async def _gone(conn: Connection, now: datetime, limits: HealthLimits) -> list[int]:
+    """The components whose failure is longer than the grace period."""
+    records = await components.list_components(conn)
+    return [record.id for record in records if health.overdue(record.record, now, limits)]
 
 
 async def _record_losses(
@@ -103,15 +102,15 @@ async def _record_losses(
     kind: str,
     component: int,
     losses: Sequence[MissingFile],
-    became: Mapping[int, LossResult],
+    results: Mapping[int, LossResult],
     now: datetime,
 ) -> None:
-    """Write down what became of chunks, for people."""
-    lost = [one for one in losses if one.chunk_id in became]
-    for one in lost:
-        log.warning(kind, chunk=one.chunk_id, next=became[one.chunk_id], reason=one.reason)
-    happened = [
-        NewEvent(now, kind, component, "built", became[one.chunk_id], one.reason, one.chunk_id)
-        for one in lost
+    """Store and log what happens to missing chunks."""
+    lost = [loss for loss in losses if loss.chunk_id in results]
+    for loss in lost:
+        log.warning(kind, chunk=loss.chunk_id, next=results[loss.chunk_id], reason=loss.reason)
+    events = [
+        NewEvent(now, kind, component, "built", results[loss.chunk_id], loss.reason, loss.chunk_id)
+        for loss in lost
     ]
-    await components.add_events(conn, *happened)
+    await components.add_events(conn, *events)

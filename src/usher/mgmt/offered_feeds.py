@@ -1,7 +1,4 @@
-"""Feeds that pages offer, as crawlers come across them.
-
-Comes from crawlers; goes to whoever looks for feeds to subscribe to. Nothing is subscribed to by itself.
-"""
+"""Feeds that pages link to, as crawlers report them; the operator chooses which to subscribe to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +15,7 @@ MAX_FEEDS_PER_HOST: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class OfferedFeed:
-    """A feed, and the host whose pages offer it."""
+    """A feed, and the host whose pages link to it."""
 
     host: str
     url: str
@@ -29,12 +26,11 @@ class OfferedFeed:
 async def add_offers(
     conn: Connection, host: str, urls: Sequence[Url], *, now: datetime
 ) -> list[str]:
-    """Keep what a page of that host offers; those that are new. Of a host that nobody knows nothing is kept."""
-    given = [str(url) for url in urls]
-    found = await store.add_offers.tuples(
-        conn, host=host, urls=given, most=MAX_FEEDS_PER_HOST, now=now
+    """Store the feeds that a page of this host links to; returns the new ones, none if the host is not registered."""
+    rows = await store.add_offers.tuples(
+        conn, host=host, urls=[str(url) for url in urls], most=MAX_FEEDS_PER_HOST, now=now
     )
-    return [url for (url,) in found]
+    return [url for (url,) in rows]
 
 
 async def list_offers(

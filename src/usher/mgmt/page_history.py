@@ -1,7 +1,4 @@
-"""A page's way after the door: its host's pace, its last fetch, its text, its chunks and their copies.
-
-Comes from the number of a host and of a page; goes to whoever explains them. A bounded number of rows, nothing changed.
-"""
+"""The history of a page after the door, for `usher explain`: its host's rest, its last fetch, its chunks and copies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +13,15 @@ from usher.urls import Scheme, Url
 
 store = load_statements(__file__)
 MAX_STALE_COPIES: Final = 20
-MAX_WORKER_SILENCE: Final = timedelta(
-    minutes=5
-)  # without a sign of life, longer than anybody at work is
+MAX_WORKER_SILENCE: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class HostRest:
-    """A host's pace: when it may be asked next, and what keeps it from being asked sooner."""
+    """When a host may be asked next, and why not sooner."""
 
     ready_at: datetime | None  # None: at any time
-    claim_at: datetime | None  # None: nothing of it waits
+    claim_at: datetime | None  # None: no page of it waits
     policy: str
     policy_reason: str
     delay: timedelta
@@ -40,14 +35,14 @@ class HostRest:
     group_ready_at: datetime | None
 
     def until(self, now: datetime) -> datetime | None:
-        """Until when nobody may ask it; None if it is ready."""
-        found = max(filter(None, (self.ready_at, self.group_ready_at)), default=None)
-        return found if found is not None and found > now else None
+        """When the host is ready; None if it is ready now."""
+        ready = max(filter(None, (self.ready_at, self.group_ready_at)), default=None)
+        return ready if ready is not None and ready > now else None
 
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """What fetches told of a page beyond the page itself; `original` had the same text before."""
+    """The text of a page as its fetches reported it; `original` is the page that had the same text before."""
 
     text64: int | None
     noindex: bool
@@ -60,7 +55,7 @@ class PageText:
 
 @dataclass(frozen=True, slots=True)
 class ChunkCopy:
-    """A chunk on a server of a row; the server `answers` for it, or is in trouble."""
+    """A chunk on a server of a row; `answers` if searches find it there, else the `trouble` of the server."""
 
     row: int
     host: str
@@ -72,19 +67,19 @@ class ChunkCopy:
 
 @dataclass(frozen=True, slots=True)
 class StaleCopy:
-    """A copy that is out of date, and the servers that have it still; held back if too much of its host would go."""
+    """A stale copy, and the servers that still have it; `held` if too many pages of its host would disappear."""
 
     chunk_id: int
     newer: int | None
     at: datetime
     held: bool
     hosts: Sequence[str]
-    answers: bool  # one of them is asked
+    answers: bool  # searches find it on one of them
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerCounts:
-    """How many rows there are, and how many crawlers and builders take on work."""
+    """The number of rows, of working crawlers and of working builders."""
 
     rows: int
     crawlers: int
@@ -93,7 +88,7 @@ class WorkerCounts:
 
 @dataclass(frozen=True, slots=True)
 class PageHistory:
-    """All of it: `crawled` is the chunk of its last fetch, `indexed` the one its newest text came in."""
+    """The history of a page: `crawled` is the chunk of its last fetch, `indexed` the chunk with its newest text."""
 
     text: PageText
     crawled: Chunk | None
@@ -104,25 +99,25 @@ class PageHistory:
 
     @property
     def answering(self) -> list[ChunkCopy]:
-        """The copies of its newest text that searches find."""
+        """The copies of the newest text that searches find."""
         return [copy for copy in self.copies if copy.answers]
 
     @property
     def older(self) -> list[StaleCopy]:
-        """The copies of what it was that can still be found."""
-        return [one for one in self.outdated if one.answers]
+        """The stale copies that searches still find."""
+        return [copy for copy in self.outdated if copy.answers]
 
 
 async def host_rest(conn: Connection, domain64: int) -> HostRest:
-    """The pace of a host that is there."""
-    [found] = await store.host_rest.rows(conn, HostRest, domain64=domain64)
-    return found
+    """The rest of a registered host."""
+    [rest] = await store.host_rest.rows(conn, HostRest, domain64=domain64)
+    return rest
 
 
 async def page_history(
     conn: Connection, page: int, chunk: int | None, *, now: datetime
 ) -> PageHistory:
-    """The way of a page that is there, last fetched in that chunk."""
+    """The history of a page that was last fetched in this chunk."""
     text = await text_of(conn, page)
     crawled = None if chunk is None else await chunks.show(conn, chunk)
     indexed = crawled
@@ -140,7 +135,7 @@ async def page_history(
 
 
 async def text_of(conn: Connection, page: int) -> PageText:
-    [(*told, scheme, host, path)] = await store.page_text.tuples(conn, page=page)
+    [(*fields, scheme, host, path)] = await store.page_text.tuples(conn, page=page)
     original = None if host is None else str(Url(Scheme(scheme), host, path))
-    text64, noindex, indexed_in, misses, attempts, reason = told
+    text64, noindex, indexed_in, misses, attempts, reason = fields
     return PageText(text64, noindex, indexed_in, misses, attempts, reason, original)

@@ -1,7 +1,7 @@
-"""Page keys: which pages a chunk may hold, and reports of components that put others into it.
+"""Page keys: which pages a chunk may contain, and reports about documents of other pages.
 
-A page key is host and path, as in the guestbook. Builders and index servers drop every document of another page, so
-that neither a crawler nor a builder can add a URL to the index that MGMT did not give it.
+A page key is host and path, as in the guestbook. Builders and index servers drop the documents of all other pages, so
+that no crawler or builder can add a URL to the index that MGMT did not give it.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ EVENT_KIND: Final = "foreign_pages"
 
 @dataclass(frozen=True, slots=True)
 class ChunkPageKeys:
-    """The pages of a chunk: those whose text is in it, and those that it was given and brought no text of."""
+    """The keys of a chunk: of the pages whose text is in it, and of its pages without a text."""
 
     chunk_id: int
     keys: list[str]
@@ -37,8 +37,8 @@ class ForeignCount:
 
 
 @dataclass(frozen=True, slots=True)
-class SuspectComponent:
-    """The component whose content was wrong, the crawler of the chunk, and whether MGMT knew of it."""
+class ForeignPageSuspect:
+    """The component at fault, the crawler of the chunk, and whether an event exists already."""
 
     chunk_id: int
     component_id: int
@@ -49,21 +49,21 @@ class SuspectComponent:
 async def page_keys(
     conn: Connection, chunks: Sequence[int], *, server: int | None = None
 ) -> list[ChunkPageKeys]:
-    """The pages of these chunks; with `server` only of chunks that are placed on it."""
+    """The keys of these chunks; with `server` only of chunks that are placed on it."""
     return await store.page_keys.rows(conn, ChunkPageKeys, chunks=list(chunks), server=server)
 
 
 async def report(
     conn: Connection, reporter: ComponentRecord, dropped: Sequence[ForeignCount], *, now: datetime
 ) -> list[int]:
-    """Record an event for each chunk that the reporter has, once; returns these chunks.
+    """Store one event for each chunk that the reporter has; returns these chunks.
 
     The event belongs to the component at fault, and its reason begins with the reporter: either may be lying.
     """
     prefix = f"{reporter.type} {reporter.host} dropped "
     suspects = await store.suspects.rows(
         conn,
-        SuspectComponent,
+        ForeignPageSuspect,
         chunks=[report.chunk_id for report in dropped],
         reporter=reporter.id,
         prefix=prefix,
@@ -86,8 +86,8 @@ async def report(
     return [suspect.chunk_id for suspect in suspects]
 
 
-def reason(reporter: ComponentRecord, suspect: SuspectComponent, dropped: ForeignCount) -> str:
-    """How many were dropped, whose content it was, and examples: these last, because the text is cut."""
+def reason(reporter: ComponentRecord, suspect: ForeignPageSuspect, dropped: ForeignCount) -> str:
+    """How many were dropped, of which crawler, and examples; these come last, because the text may be cut."""
     noun = "page" if reporter.type == "index-builder" else "document"
     plural = "" if dropped.count == 1 else "s"
     source = f" of crawler {suspect.crawler}" if noun == "document" and suspect.crawler else ""

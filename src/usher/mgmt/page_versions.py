@@ -1,8 +1,7 @@
-"""Versions: which copies of pages are out of date, and which servers are to take them out of their index.
+"""Stale copies: which copies of pages are out of date, and which servers must remove them from their index.
 
-Comes from settled pages and loaded chunks; goes to servers, each of which is told until it says that it has done so. An
-old copy stays until the row has the newer one. What disappears for good is looked at first: if much of a host would go
-at once, it is held back until somebody has looked.
+A server is told until it confirms. An old copy stays until the row has the newer one. If many pages of a host would
+disappear at once, they are held back until the operator decides.
 """
 
 from collections.abc import Sequence
@@ -15,14 +14,14 @@ from usher.db.statements import load_statements
 from usher.urls import Scheme, Url
 
 store = load_statements(__file__)
-DISAPPEARANCE_WINDOW: Final = timedelta(days=1)  # pages that disappear within it belong together
-MAX_DISAPPEARING_SHARE: Final = 0.2  # of a host's pages that may disappear so
-MAX_DISAPPEARING_PAGES: Final = 10  # pages, that may disappear of any host
+DISAPPEARANCE_WINDOW: Final = timedelta(days=1)  # for the two limits below
+MAX_DISAPPEARING_SHARE: Final = 0.2  # of the pages of a host
+MAX_DISAPPEARING_PAGES: Final = 10  # of any host
 
 
 @dataclass(frozen=True, slots=True)
 class CopyToRemove:
-    """A copy of a page in a chunk that is to be taken out."""
+    """A copy of a page that a server must remove."""
 
     chunk_id: int
     page_id: int
@@ -32,19 +31,19 @@ class CopyToRemove:
 async def record_stale_copies(
     conn: Connection, moved: Sequence[tuple[int, int, int | None]], *, now: datetime
 ) -> None:
-    """Pages whose text was in one chunk and is in another now, or nowhere; the old chunks are looked at some time."""
+    """Record the stale copies of pages (page, old chunk, new chunk or None); compaction checks the old chunks later."""
     if not moved:
         return
-    pages, before, after = (list(one) for one in zip(*moved, strict=True))
+    pages, before, after = map(list, zip(*moved, strict=True))
     await store.record_stale_copies.run(conn, pages=pages, before=before, after=after, now=now)
 
 
 async def take_back(
     conn: Connection, chunks: Sequence[int], *, max_losses: int, now: datetime
 ) -> None:
-    """Undo what these lost chunks brought: their pages are crawled again, and until then have their older copies.
+    """Have the pages of lost chunks crawled again; until then their older copies are valid again.
 
-    Call it after the chunks are in error, in the same transaction. A page lost more often than `max_losses` fails.
+    Call it after the chunks are in error, in the same transaction. A page lost more than `max_losses` times fails.
     """
     lost = list(chunks)
     if lost:
@@ -53,13 +52,13 @@ async def take_back(
 
 
 async def loaded(conn: Connection, chunks: Sequence[int]) -> int:
-    """A server has these chunks now: what they outdate, and what is outdated in them, may go."""
-    [(told,)] = await store.retire_copies.tuples(conn, chunks=list(chunks))
-    return int(told)
+    """Tell servers to remove the stale copies that these loaded chunks replace or contain; returns how many."""
+    [(copies,)] = await store.retire_copies.tuples(conn, chunks=list(chunks))
+    return int(copies)
 
 
 async def judge(conn: Connection, *, n: int, now: datetime) -> dict[int, bool]:
-    """Look at pages that are to disappear: hosts, and whether theirs may go."""
+    """Decide about pages that are to disappear; returns whether those of each host may go."""
     verdicts: dict[int, bool] = {}
     rows = await store.to_judge.tuples(conn, n=n, since=now - DISAPPEARANCE_WINDOW)
     for number, chunks, pages, left, going in rows:
@@ -74,11 +73,11 @@ async def judge(conn: Connection, *, n: int, now: datetime) -> dict[int, bool]:
 
 
 async def release(conn: Connection, domain64: int) -> int:
-    """Let what was held back of a host disappear; how many pages."""
-    found = [chunk for (chunk,) in await store.release_host.tuples(conn, domain64=domain64)]
-    if found:
-        await loaded(conn, sorted(set(found)))
-    return len(found)
+    """Let the held pages of a host disappear; returns how many."""
+    released = [chunk for (chunk,) in await store.release_host.tuples(conn, domain64=domain64)]
+    if released:
+        await loaded(conn, sorted(set(released)))
+    return len(released)
 
 
 async def held_back(conn: Connection, domain64: int) -> int:
@@ -87,7 +86,7 @@ async def held_back(conn: Connection, domain64: int) -> int:
 
 
 async def to_retire(conn: Connection, server: int, *, n: int) -> list[CopyToRemove]:
-    """What a server is to take out of its index."""
+    """The copies that a server must remove from its index."""
     return [
         CopyToRemove(chunk, page, str(Url(Scheme(scheme), host, path)))
         for chunk, page, host, scheme, path in await store.to_retire.tuples(
@@ -97,8 +96,8 @@ async def to_retire(conn: Connection, server: int, *, n: int) -> list[CopyToRemo
 
 
 async def retired(conn: Connection, server: int, done: Sequence[tuple[int, int]]) -> int:
-    """A server has taken these out: chunk and page."""
-    found = await store.retired.tuples(
+    """Record that a server removed these copies (chunk, page); returns how many were expected."""
+    rows = await store.retired.tuples(
         conn, server=server, chunks=[chunk for chunk, _ in done], pages=[page for _, page in done]
     )
-    return len(found)
+    return len(rows)

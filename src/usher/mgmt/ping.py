@@ -1,4 +1,4 @@
-"""Pings: what a component answers to GET /get_health_status, or why it does not.
+"""Pings: what a component answers to GET /get_health_status, or why it does not answer.
 
 The health address of a component is at the port that it declared, or else at the first of `PORTS` that answers with a
 health status; its path is the first of `PATHS` that does. The watchdog remembers it as `health_url`.
@@ -31,7 +31,7 @@ OK: Final = 200
 
 
 class PingResponse:
-    """An answer as its bytes come in."""
+    """Parses the answer of a component."""
 
     def __init__(self) -> None:
         self.body = bytearray()
@@ -48,34 +48,34 @@ class PingResponse:
         self._parser.feed_data(data)
 
     def status(self) -> str:
-        """What the component says of itself; anything else than a health is told as it is."""
+        """The health status in the body, or what the answer was instead."""
         code = self._parser.get_status_code()
         if code != OK:
             return f"HTTP {code}"
         with suppress(ValueError, RecursionError):
-            said = json.loads(self.body)
-            if isinstance(said, dict) and isinstance(said.get("status"), str):
-                return str(said["status"])
+            body = json.loads(self.body)
+            if isinstance(body, dict) and isinstance(body.get("status"), str):
+                return str(body["status"])
         return "no health status"
 
 
 async def ping_all(
-    found: Sequence[ComponentRecord],
+    components: Sequence[ComponentRecord],
     *,
     timeout: float = PING_TIMEOUT_SECONDS,  # noqa: ASYNC109 - for each
 ) -> list[Ping]:
     """Ping all components, many at once; returns the pings in the same order."""
-    room = asyncio.Semaphore(MAX_CONCURRENT_PINGS)
+    free = asyncio.Semaphore(MAX_CONCURRENT_PINGS)
 
-    async def one(component: ComponentRecord) -> Ping:
-        async with room:
+    async def ping_one(component: ComponentRecord) -> Ping:
+        async with free:
             return await ping(component, timeout)
 
-    return list(await asyncio.gather(*map(one, found)))
+    return list(await asyncio.gather(*map(ping_one, components)))
 
 
 class PingOutcome(NamedTuple):
-    """What came of asking one address: a status, or none and why."""
+    """The answer of one address, or None and the reason."""
 
     url: str
     status: str | None
@@ -87,7 +87,7 @@ class PingOutcome(NamedTuple):
 
 
 async def ping(component: ComponentRecord, seconds: float) -> Ping:
-    """One component; whatever goes wrong is a reason."""
+    """Ping one component; errors become the reason."""
     outcome = await known_address(component, seconds)
     if outcome is None or not (outcome.is_health or is_final(component, outcome)):
         outcome = await find_address(component, seconds, outcome)
@@ -96,24 +96,24 @@ async def ping(component: ComponentRecord, seconds: float) -> Ping:
 
 
 async def known_address(component: ComponentRecord, seconds: float) -> PingOutcome | None:
-    """What the component answers at the address where it answered before; None if there is none."""
+    """The answer at the address where the component answered before; None if there is none."""
     if component.health_url is None:
         return None
     return await attempt(component.health_url, seconds)
 
 
 def is_final(component: ComponentRecord, outcome: PingOutcome) -> bool:
-    """Whether asking elsewhere cannot help: the declared port is silent."""
+    """Whether other addresses need not be tried: the declared port is silent."""
     return outcome.status is None and port_of(component.host) is not None
 
 
 async def find_address(
     component: ComponentRecord, seconds: float, known: PingOutcome | None
 ) -> PingOutcome:
-    """Ask where the health address may be; the first health status counts.
+    """Try the possible health addresses; the first health status counts.
 
-    Without any, the answer at a declared port or at the known address counts. What else answers at a port that was
-    not declared need not be the component.
+    Without one, the answer at a declared port or at the known address counts. Another server may listen at a port that
+    was not declared.
     """
     host, port = component.host, port_of(component.host)
     ports = PORTS if port is None else (port,)
@@ -128,7 +128,7 @@ async def find_address(
 
 
 async def ask_paths(host: str, port: int, seconds: float) -> PingOutcome:
-    """The first health status at this port; else what the first path answers."""
+    """The health status at this port, else the answer of the first path."""
     first = await attempt(url_of(host, port, PATHS[0]), seconds)
     if first.status != NOT_FOUND:
         return first
@@ -137,7 +137,7 @@ async def ask_paths(host: str, port: int, seconds: float) -> PingOutcome:
 
 
 async def attempt(url: str, seconds: float) -> PingOutcome:
-    """Ask one address; whatever goes wrong is a reason."""
+    """Request one address; errors become the reason."""
     try:
         async with asyncio.timeout(seconds):
             return PingOutcome(url, await ask(url))
@@ -151,7 +151,7 @@ async def attempt(url: str, seconds: float) -> PingOutcome:
 
 
 async def ask(url: str) -> str:
-    """Its health in its own words."""
+    """Request one address and return the status."""
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
     try:
@@ -159,7 +159,7 @@ async def ask(url: str) -> str:
         writer.write(head.encode("ascii"))
         return await read(reader)
     finally:
-        writer.transport.abort()  # nothing is left to say, and a frozen peer would not hear it
+        writer.transport.abort()  # a frozen peer would never close the connection
 
 
 async def read(reader: asyncio.StreamReader) -> str:
@@ -178,7 +178,7 @@ async def read(reader: asyncio.StreamReader) -> str:
 
 
 def port_of(host: str) -> int | None:
-    """The port at the end of a host; None if it declares none."""
+    """The port of a host; None if it has none."""
     _, _, port = host.removeprefix(f"[{machine(host)}]").rpartition(":")
     return int(port) if ":" in host and PORT.fullmatch(port) else None
 
@@ -189,5 +189,5 @@ def url_of(host: str, port: int, path: str) -> str:
 
 
 def has_address(component: ComponentRecord) -> bool:
-    """Whether silence means something: the component declared a port, or answered before."""
+    """Whether the component has a health address: it declared a port, or answered before."""
     return component.health_url is not None or port_of(component.host) is not None

@@ -1,7 +1,4 @@
-"""Politeness groups: hosts that share a server share a pace.
-
-Comes from the operator; goes to work.politeness_group and work.hosts, which every claim of pages follows.
-"""
+"""Politeness groups: hosts on the same server, which crawlers ask one at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +18,7 @@ EXAMPLE_HOSTS: Final = 5  # hosts that are named where a group is shown
 
 @dataclass(frozen=True, slots=True)
 class PolitenessGroup:
-    """A group: the rest after a request to any of its hosts (None: as each host has it), and when one may be asked."""
+    """A group, its delay after a request to any of its hosts (None: that of the host), and when it is ready."""
 
     name: str
     crawl_delay: timedelta | None
@@ -33,14 +30,14 @@ class PolitenessGroup:
 async def group(
     conn: Connection, name: str, hosts: Sequence[str], *, delay: timedelta | None = None
 ) -> list[str]:
-    """Hosts share this pace from now on, and leave the one they had; the names of those that are there.
+    """Move hosts into a group; returns those that are registered.
 
-    The group is made if it is new and has hosts; `delay` is set for all of it, and kept if none is given.
+    Creates the group if it is new and has hosts; raises NotFound otherwise. Without `delay` the group keeps its own.
     """
     check(name, delay)
     if hosts:
         await store.add_group.run(conn, name=name)
-    moved = await store.move_hosts.tuples(conn, pace=name, names=list(hosts))
+    moved = await store.move_hosts.tuples(conn, group=name, names=list(hosts))
     if not await store.set_group.tuples(conn, name=name, delay=delay, names=list(hosts)):
         raise NotFound(f"There is no group {name!r}.", hint=f"usher hosts group {name} HOST...")
     return [host for (host,) in moved]
@@ -54,13 +51,13 @@ def check(name: str, delay: timedelta | None) -> None:
 
 
 async def ungroup(conn: Connection, hosts: Sequence[str]) -> list[str]:
-    """Hosts have a pace of their own again; the names of those that are there."""
-    moved = await store.move_hosts.tuples(conn, pace=None, names=list(hosts))
+    """Take hosts out of their groups; returns those that are registered."""
+    moved = await store.move_hosts.tuples(conn, group=None, names=list(hosts))
     return [host for (host,) in moved]
 
 
 async def groups(conn: Connection, *, after: str = "", n: int = 100) -> list[PolitenessGroup]:
-    """Groups by name, each with its first few hosts."""
+    """Groups by name, each with some of its hosts."""
     return await store.groups.rows(
         conn, PolitenessGroup, after=after, n=n, most=MAX_COUNTED_HOSTS, few=EXAMPLE_HOSTS
     )

@@ -1,7 +1,4 @@
-"""MGMT looked at: chunks, who holds what, and what was searched for.
-
-Comes from whoever operates or shows MGMT; goes out as rows, always a bounded number of them.
-"""
+"""Read-only queries about chunks, components and searches; each returns a bounded number of rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,20 +17,20 @@ store = load_statements(__file__)
 Stage = Literal[
     "crawling", "crawled", "building", "built", "propagated", "retired", "error", "parked"
 ]
-STAGES: Final[tuple[Stage, ...]] = get_args(Stage)  # on the way of a chunk, then off it
+STAGES: Final[tuple[Stage, ...]] = get_args(Stage)  # in order; the last two are failures
 BUILDS: Final[Mapping[str | None, Stage]] = MappingProxyType(
     {None: "crawled", "building": "building", "built": "built"}
 )
-MAX_COUNTED: Final = 10_000  # counted, of what may be millions
+MAX_COUNTED: Final = 10_000  # the limit of every count
 MAX_QUERIES: Final = 100_000
 MAX_PAGES_SHOWN: Final = 1_000
 MAX_ID: Final = 2**63 - 1
 
 
 def stage(chunk: Chunk) -> Stage:
-    """How far a chunk is, in one word: `error` if its content is lost, `parked` if nobody could build its index.
+    """The stage of a chunk: `error` if its content is lost, `parked` if no builder could build its index.
 
-    `retired` if nothing was left of it.
+    `retired` if no live page is left in it.
     """
     if chunk.propagated_at is not None:
         return "retired" if chunk.index_state == "retired" else "propagated"
@@ -51,9 +48,9 @@ async def list_chunks(
     after: int | None = None,
     n: int = 100,
 ) -> list[Chunk]:
-    """Chunks, the newest first; of a crawler or builder only those that are not propagated, unless asked for.
+    """Chunks, the newest first; of a crawler or builder only those that are not propagated, unless `stage` is given.
 
-    `failed` are those in error and those parked.
+    The stage `failed` means `error` or `parked`.
     """
     return await store.list_chunks.rows(
         conn,
@@ -68,20 +65,20 @@ async def list_chunks(
 
 @dataclass(frozen=True, slots=True)
 class ChunkCount:
-    """How many chunks are in a stage; at least that many if it is `MOST`."""
+    """The number of chunks in a stage, counted up to MAX_COUNTED."""
 
     stage: Stage
     number: int
 
 
 async def count_chunks(conn: Connection) -> list[ChunkCount]:
-    """Every stage with its number, up to `MOST` each."""
+    """The number of chunks in every stage."""
     return await store.count_chunks.rows(conn, ChunkCount, most=MAX_COUNTED)
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentHoldings:
-    """What a component has in hand: chunks by stage, and as an index server by placement; up to `MOST` each."""
+    """The chunks of a component by stage, or by placement for an index server; each counted up to MAX_COUNTED."""
 
     component_id: int
     crawling: int = 0
@@ -94,9 +91,9 @@ class ComponentHoldings:
 
 
 async def holdings(conn: Connection, ids: Sequence[int]) -> dict[int, ComponentHoldings]:
-    """What each of these components has in hand."""
-    found = await store.holdings.rows(conn, ComponentHoldings, ids=list(ids), most=MAX_COUNTED)
-    return {one.component_id: one for one in found}
+    """The holdings of each of these components."""
+    rows = await store.holdings.rows(conn, ComponentHoldings, ids=list(ids), most=MAX_COUNTED)
+    return {row.component_id: row for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +117,7 @@ class ChunkPage:
 
 @dataclass(frozen=True, slots=True)
 class ChunkDetails:
-    """A chunk, its copies and its pages; the chunks that it is made of, and that are made of it."""
+    """A chunk with its copies and pages, its source chunks, and the chunks that compaction made of it."""
 
     chunk: Chunk
     placements: list[ChunkPlacement]
@@ -130,23 +127,24 @@ class ChunkDetails:
 
 
 async def show_chunk(conn: Connection, id_: int) -> ChunkDetails:
-    """A chunk with its copies and its first pages; those that have gone on into a later chunk are not its own."""
+    """A chunk with its copies and its first pages; pages that moved to a later chunk are left out. Raises NotFound."""
     if (chunk := await chunks.show(conn, id_)) is None:
         raise NotFound(f"There is no chunk {id_}.", hint="usher chunks list")
     placed = await store.placements.rows(conn, ChunkPlacement, chunk=id_)
-    pages = await store.pages.tuples(conn, chunk=id_, n=MAX_PAGES_SHOWN)
-    found = [
+    pages = [
         ChunkPage(page, str(Url(Scheme(scheme), host, path)), state)
-        for page, scheme, host, path, state in pages
+        for page, scheme, host, path, state in await store.pages.tuples(
+            conn, chunk=id_, n=MAX_PAGES_SHOWN
+        )
     ]
     made_of = [source for (source,) in await store.chunk_sources.tuples(conn, chunk=id_)]
     merged_into = [other for (other,) in await store.merged_into.tuples(conn, chunk=id_)]
-    return ChunkDetails(chunk, placed, found, made_of, merged_into)
+    return ChunkDetails(chunk, placed, pages, made_of, merged_into)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTimes:
-    """How long queries took, in seconds; of the last `MOST_QUERIES` if there were more."""
+    """How long the last queries took in seconds, up to MAX_QUERIES of them."""
 
     number: int
     mean: float
@@ -156,8 +154,8 @@ class QueryTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryTerm:
-    """What was asked for, how often, and how long it took."""
+class QueryTermTimes:
+    """A search term, how often it was searched, and how long that took."""
 
     term: str
     number: int
@@ -168,7 +166,7 @@ class QueryTerm:
 
 @dataclass(frozen=True, slots=True)
 class QueryDay:
-    """The sums of a day (UTC) whose single queries are no longer kept."""
+    """The statistics of a day (UTC) whose single queries were deleted."""
 
     day: date
     number: int
@@ -177,23 +175,25 @@ class QueryDay:
 
 
 async def query_days(conn: Connection, *, since: datetime) -> list[QueryDay]:
-    """The days since then whose single queries are no longer kept."""
+    """The days since then whose single queries were deleted."""
     return await store.query_days.rows(conn, QueryDay, since=since.astimezone(UTC).date())
 
 
-async def query_day_terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTerm]:
-    """The most frequent terms of those days, as far as each day keeps them."""
+async def query_day_terms(
+    conn: Connection, *, since: datetime, n: int = 20
+) -> list[QueryTermTimes]:
+    """The most frequent terms of those days."""
     return await store.query_day_terms.rows(
-        conn, QueryTerm, since=since.astimezone(UTC).date(), n=n
+        conn, QueryTermTimes, since=since.astimezone(UTC).date(), n=n
     )
 
 
 async def queries(conn: Connection, *, since: datetime) -> QueryTimes:
-    """The queries since then, summed up."""
-    [found] = await store.queries.rows(conn, QueryTimes, since=since, most=MAX_QUERIES)
-    return found
+    """The times of the queries since then."""
+    [times] = await store.queries.rows(conn, QueryTimes, since=since, most=MAX_QUERIES)
+    return times
 
 
-async def terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTerm]:
-    """What was asked for most often since then."""
-    return await store.terms.rows(conn, QueryTerm, since=since, most=MAX_QUERIES, n=n)
+async def terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTermTimes]:
+    """The most frequent terms since then."""
+    return await store.terms.rows(conn, QueryTermTimes, since=since, most=MAX_QUERIES, n=n)

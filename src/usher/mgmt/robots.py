@@ -1,7 +1,4 @@
-"""What hosts ask of crawlers: their robots.txt and their sitemaps, for every crawler to know.
-
-Comes from crawlers, which read them; goes back to crawlers, and to the pace of the host.
-"""
+"""The robots.txt and sitemaps of hosts, shared by all crawlers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +15,8 @@ BROKEN, TOO_MANY = 500, 429
 
 
 @dataclass(frozen=True, slots=True)
-class StoredRobots:
-    """What a host's robots.txt said, and until when that is good."""
+class RobotsRow:
+    """The stored robots.txt of a host, and when it expires."""
 
     status: int | None
     body: str
@@ -31,7 +28,7 @@ class StoredRobots:
 
 @dataclass(frozen=True, slots=True)
 class RobotsReport:
-    """What a crawler read: no status where there was no answer."""
+    """The robots.txt that a crawler read; without a status if the host did not answer."""
 
     status: int | None
     body: str = ""
@@ -40,28 +37,28 @@ class RobotsReport:
 
     @property
     def good(self) -> bool:
-        """Whether this is an answer at all: one that says nothing else means that everything is allowed."""
+        """Whether the host answered; 4xx except 429 means that everything is allowed."""
         return self.status is not None and self.status < BROKEN and self.status != TOO_MANY
 
 
-async def find_robots(conn: Connection, host: str, scheme: Scheme) -> StoredRobots | None:
-    return await store.find_robots.row(conn, StoredRobots, host=host, scheme=scheme)
+async def find_robots(conn: Connection, host: str, scheme: Scheme) -> RobotsRow | None:
+    return await store.find_robots.row(conn, RobotsRow, host=host, scheme=scheme)
 
 
 async def store_robots(
-    conn: Connection, host: str, scheme: Scheme, told: RobotsReport, *, now: datetime
-) -> StoredRobots | None:
-    """Keep what was read, and the pace it asks for; None for a host that nobody knows."""
+    conn: Connection, host: str, scheme: Scheme, report: RobotsReport, *, now: datetime
+) -> RobotsRow | None:
+    """Store a robots.txt and its crawl delay; returns None if the host is not registered."""
     return await store.store_robots.row(
         conn,
-        StoredRobots,
+        RobotsRow,
         host=host,
         scheme=scheme,
-        status=told.status,
-        body=told.body,
-        error=told.error,
-        delay=told.crawl_delay,
-        good=told.good,
+        status=report.status,
+        body=report.body,
+        error=report.error,
+        delay=report.crawl_delay,
+        good=report.good,
         now=now,
     )
 
@@ -69,8 +66,8 @@ async def store_robots(
 async def add_sitemaps(
     conn: Connection, urls: Sequence[Url], *, found_in: str, now: datetime
 ) -> int:
-    """Sitemaps that somebody told of; returns how many are new. Those of hosts that we do not know are left."""
-    found = await store.add_sitemaps.tuples(
+    """Store the sitemaps of registered hosts; returns how many are new."""
+    rows = await store.add_sitemaps.tuples(
         conn,
         hosts=[url.host for url in urls],
         paths=[url.path for url in urls],
@@ -79,14 +76,14 @@ async def add_sitemaps(
         most=MAX_SITEMAPS_PER_HOST,
         now=now,
     )
-    return len(found)
+    return len(rows)
 
 
 async def record_sitemap_read(
     conn: Connection, url: Url, *, pages: int, sitemaps: int, problem: str, now: datetime
 ) -> bool:
-    """What a sitemap named; a page that turned out to be one is one from now on."""
-    found = await store.record_sitemap_read.tuples(
+    """Store what a sitemap contained; returns False if its host is not registered."""
+    rows = await store.record_sitemap_read.tuples(
         conn,
         host=url.host,
         path=url.path,
@@ -96,11 +93,11 @@ async def record_sitemap_read(
         problem=problem,
         now=now,
     )
-    return bool(found)
+    return bool(rows)
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSitemap:
+class SitemapRow:
     """A sitemap as `usher hosts show` lists it."""
 
     scheme: int
@@ -113,9 +110,9 @@ class StoredSitemap:
     problem: str
 
 
-async def sitemaps_of(conn: Connection, domain64: int, *, n: int) -> list[StoredSitemap]:
-    return await store.sitemaps_of.rows(conn, StoredSitemap, domain64=domain64, n=n)
+async def sitemaps_of(conn: Connection, domain64: int, *, n: int) -> list[SitemapRow]:
+    return await store.sitemaps_of.rows(conn, SitemapRow, domain64=domain64, n=n)
 
 
-async def robots_of(conn: Connection, domain64: int) -> list[StoredRobots]:
-    return await store.robots_of.rows(conn, StoredRobots, domain64=domain64)
+async def robots_of(conn: Connection, domain64: int) -> list[RobotsRow]:
+    return await store.robots_of.rows(conn, RobotsRow, domain64=domain64)

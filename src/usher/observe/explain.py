@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from usher.addresses import is_private_host
-from usher.crawl.page.head import AGENT
+from usher.crawl.robots import AGENT
 from usher.crawl.robots import rules_for_response as read_robots
 from usher.db.pool import Connection, Database
 from usher.door import admin, filters, guestbook, hosts, private_access
@@ -23,7 +23,7 @@ from usher.door.rules import WAITING_STATES, Knock, KnockKind, Reason, Verdict, 
 from usher.errors import NotAllowed
 from usher.mgmt import page_history, robots
 from usher.mgmt.page_history import HostRest, PageHistory
-from usher.mgmt.robots import StoredRobots
+from usher.mgmt.robots import RobotsRow
 from usher.mgmt.searchable import Searchability, searchability
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
@@ -81,7 +81,7 @@ class RobotsDecision:
 
     allowed: bool
     rule: str
-    read: StoredRobots
+    read: RobotsRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ async def robots_decision(conn: Connection, url: Url) -> RobotsDecision | None:
     if read is None:
         return None
     rules = read_robots(read.status, read.body.encode(), AGENT)
-    return RobotsDecision(rules.allowed(str(url)), rules.rule(str(url)), read)
+    return RobotsDecision(rules.allows(str(url)), rules.explain(str(url)), read)
 
 
 def not_in_guestbook(explanation: UrlExplanation, url: Url) -> Searchability:

@@ -1,23 +1,23 @@
--- name: back
--- Jobs that failed for now wait for their turn at once; whoever runs their types is told.
-with back as (
+-- name: retry_jobs
+-- Makes jobs with a temporary error due now, and notifies managers of their types.
+with retried as (
     update control.job
     set state = 'pending', scheduled = %(now)s, last_update = %(now)s
     where state = 'temporary-error' and id in (
         select j.id from control.job j where j.id = any(%(ids)s::bigint[]) order by j.id for update
     )
     returning id, type
-), rung as (
-    select count(pg_notify('usher_job', b.type)) as types from (select distinct type from back) b
+), notified as (
+    select count(pg_notify('usher_job', r.type)) as types from (select distinct type from retried) r
 )
-select back.id from back cross join rung;
+select retried.id from retried cross join notified;
 
--- name: live
+-- name: live_jobs
 -- Those of these jobs that are in the queue.
 select id from control.job where id = any(%(ids)s::bigint[]);
 
--- name: ended
--- How these jobs ended, with all that is needed to put them in again.
+-- name: load_ended_jobs
+-- Those of these jobs that have ended, with what is needed to run them again.
 select distinct on (j.id)
     j.id, j.type, j.program, j.args, r.name as resource, j.priority, j.host_rule, j.unique_key as key, j.data, t.id as task_id
 from control.job_log j
@@ -27,23 +27,23 @@ where j.id = any(%(ids)s::bigint[]) and j.completed
 order by j.id, j."end" desc;
 
 -- name: busy_tasks
--- The live jobs of these tasks, which nobody can give another one until the transaction ends.
-with held as (
+-- The live jobs of these tasks. The tasks are locked until the transaction ends, so that none gets another job.
+with locked as (
     select id from control.task where id = any(%(tasks)s::bigint[]) order by id for no key update
 )
 select t.id, j.id as job_id
-from held t
+from locked t
 join control.job j on j.task_id = t.id;
 
--- name: adopt
--- Gives jobs to their tasks.
+-- name: set_tasks
+-- Sets the tasks of jobs.
 update control.job j
 set task_id = g.task
 from unnest(%(jobs)s::bigint[], %(tasks)s::bigint[]) as g (job, task)
 where j.id = g.job;
 
--- name: change_task
--- Sets all that an operator may set.
+-- name: update_task
+-- Sets all fields that an operator may set.
 update control.task set
     name = %(name)s, type = %(type)s, program = %(program)s, args = %(args)s, host_rule = %(host_rule)s,
     periodicity = %(periodicity)s, hour = %(hour)s, minute = %(minute)s, second = %(second)s, cron = %(cron)s,
@@ -51,11 +51,11 @@ update control.task set
     resource_id = control.resource_id(%(resource)s), priority = %(priority)s, data = %(data)s
 where id = %(id)s;
 
--- name: hold_task
--- Keeps a task as it is until the transaction ends.
+-- name: lock_task
+-- Locks a task until the transaction ends.
 select id from control.task where id = %(id)s for no key update;
 
--- name: hold_jobs
+-- name: lock_jobs
 -- Locks the live jobs of a task. Jobs are locked before tasks: claim and settle do so too.
 select id from control.job where task_id = %(id)s for update;
 
@@ -64,7 +64,7 @@ select id from control.job where task_id = %(id)s for update;
 update control.task set state = %(state)s, next_run = %(next_run)s where id = %(id)s;
 
 -- name: run_task
--- A job of a task now, unless one lives.
+-- Adds a job of a task, unless one is live.
 insert into control.job (task_id, type, program, args, scheduled, resource_id, priority, host_rule, data)
 select id, type, program, args, %(now)s, resource_id, priority, host_rule, data
 from control.task
@@ -73,11 +73,11 @@ on conflict (task_id) where task_id is not null do nothing
 returning id;
 
 -- name: delete_task
--- Forgets a task; its jobs stay.
+-- Deletes a task; its jobs stay.
 delete from control.task where id = %(id)s;
 
 -- name: set_resource
--- Sets what is given of a resource, which is made if it is new, and keeps what is null.
+-- Creates a resource or sets what is given; null keeps the old value.
 insert into control.resource as r (name, capacity, "interval")
 values (%(name)s, coalesce(%(capacity)s::integer, 1), coalesce(%(interval)s::interval, interval '10 seconds'))
 on conflict (name) do update set
@@ -87,21 +87,21 @@ on conflict (name) do update set
 returning id, xmax = 0;
 
 -- name: wake
--- The first of the lines before these resources stand ready, if there is room for them now.
-select control.wake(%(ids)s::bigint[], %(now)s);
+-- Lets jobs that wait for these resources start, as far as there is room.
+select control.wake_resources(%(ids)s::bigint[], %(now)s);
 
--- name: keep_log
--- How long the log is kept.
-update control.house set log_keep = %(span)s;
+-- name: set_log_retention
+-- Sets how long the log is kept.
+update control.settings set log_keep = %(retention)s;
 
 -- name: pause_resource
--- Lets no further job of a resource start; null if there is none of that name.
+-- Stops starting jobs of a resource; returns no row if there is none of that name.
 update control.resource set capacity = 0, paused_capacity = coalesce(paused_capacity, capacity)
 where name = %(name)s
 returning id;
 
 -- name: resume_resource
--- Gives a resource its capacity back; null if there is none of that name.
+-- Restores the capacity of a resource; returns no row if there is none of that name.
 update control.resource set capacity = coalesce(paused_capacity, capacity), paused_capacity = null
 where name = %(name)s
 returning id;

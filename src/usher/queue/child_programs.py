@@ -1,4 +1,4 @@
-"""Which programs a job may start as further jobs; the manager that is to run them decides by its own usher.toml."""
+"""Which programs a job may start as child jobs, by the usher.toml of the manager that runs them."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -12,7 +12,7 @@ RELATIVE_SEGMENTS: Final = frozenset({"", ".", ".."})
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The run that put a job in."""
+    """The run that added a job."""
 
     type: str
     program: str
@@ -23,14 +23,14 @@ class ProgramPermission:
     """Whether a program may run as a child job; `refusal` is empty if it may."""
 
     refusal: str = ""
-    # Set where a whole module is allowed: what the module has imported (`os.system`) is not among its functions.
+    # Only functions that the module defines may run, not what it imported (`os.system`).
     defined_only: bool = False
 
 
 def permission(
     policies: Policies, origin: Origin | None, type_: str, program: str
 ) -> ProgramPermission:
-    """Judge a job by the run that put it in; None is an operator or a task, which may run anything."""
+    """Return whether a job may run. A job without an origin, of an operator or a task, may run anything."""
     if origin is None:
         return ProgramPermission()
     parent = policies.of(origin.type)
@@ -64,15 +64,15 @@ def default_patterns(origin: Origin) -> tuple[str, ...]:
 
 
 def matches(program: str, pattern: str) -> bool:
-    """Compare part by part: a wildcard crosses no slash, and `..` leads nowhere."""
-    parts, wanted = program.split("/"), pattern.split("/")
-    if len(parts) != len(wanted) or any(part in RELATIVE_SEGMENTS for part in parts[1:]):
+    """Compare segment by segment: a wildcard matches no slash, and a path with `..` never matches."""
+    parts, patterns = program.split("/"), pattern.split("/")
+    if len(parts) != len(patterns) or any(part in RELATIVE_SEGMENTS for part in parts[1:]):
         return False
-    return all(map(fnmatchcase, parts, wanted))
+    return all(map(fnmatchcase, parts, patterns))
 
 
 def known_refusal(policies: Policies, origin: Origin, type_: str, program: str) -> str:
-    """Return why a child cannot run, as far as this usher.toml says; the manager that runs it may have another one."""
+    """Return why a child cannot run, by this usher.toml; the manager that runs it may have another one."""
     if origin.type not in policies.named and policies.defaults.child_programs is None:
         return ""
     return permission(policies, origin, type_, program).refusal

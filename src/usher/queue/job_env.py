@@ -1,4 +1,4 @@
-"""The environment variables of a job: which job it is, and the control database as `usher_worker` with its claim."""
+"""The environment variables of a job: which job it is, and its login to the control database."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -13,8 +13,8 @@ URL_PARTS: Final = frozenset({"user", "password", "host", "port", "dbname", "opt
 
 
 def job_environment(job: ClaimedJob, dsn: str) -> dict[str, str]:
-    """The variables of one run; without an address, the job cannot reach the database."""
-    given = {
+    """Return the variables of one run. Without a DSN, the job has no access to the database."""
+    variables = {
         "USHER_JOB_ID": str(job.id),
         "USHER_JOB_TYPE": job.type,
         "USHER_ATTEMPT": str(job.attempts),
@@ -23,40 +23,43 @@ def job_environment(job: ClaimedJob, dsn: str) -> dict[str, str]:
         "USHER_TASK_ID": str(job.task_id or ""),
         "USHER_TASK_DATA": job.data or "",
     }
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in variables.items() if value}
 
 
 def worker_url(dsn: str, job: ClaimedJob) -> str:
-    """The control database as a URL that any language's driver reads, with the job's claim in the session."""
+    """Return the control database as a URL that drivers of any language read, with the job's claim in the session."""
     return f"{url_prefix(dsn)}%20-c%20usher.job%3D{job.id}%20-c%20usher.claim%3D{job.claim}"
 
 
 @lru_cache(16)
 def url_prefix(dsn: str) -> str:
-    """What is the same for all jobs; ends within the options."""
-    given: dict[str, Any] = dict(conninfo_to_dict(dsn))
-    options = [str(given.get("options") or ""), "-c TimeZone=UTC"]
-    rest = {name: str(value) for name, value in given.items() if name not in URL_PARTS}
-    host = str(given.get("host") or "")
-    if (
-        host.startswith("/") or "," in host
-    ):  # a socket's directory or several servers fit no URL's host
-        rest["host"], host = host, ""
-        if given.get("port"):
-            rest["port"] = str(given["port"])
-    rest["options"] = " ".join(filter(None, options))
-    database = quote(str(given.get("dbname") or ""))
-    more = urlencode(rest, quote_via=quote)
-    return f"postgresql://{user_info(given)}{host_and_port(host, given, rest)}/{database}?{more}"
+    """Return the part of the URL that all jobs share; it ends inside the options."""
+    parameters: dict[str, Any] = dict(conninfo_to_dict(dsn))
+    query = {name: str(value) for name, value in parameters.items() if name not in URL_PARTS}
+    host = str(parameters.get("host") or "")
+    if host.startswith("/") or "," in host:  # a socket directory or a list fits no URL's host
+        query["host"], host = host, ""
+        if parameters.get("port"):
+            query["port"] = str(parameters["port"])
+    options = [str(parameters.get("options") or ""), "-c TimeZone=UTC"]
+    query["options"] = " ".join(filter(None, options))
+    database = quote(str(parameters.get("dbname") or ""))
+    server = f"{user_info(parameters)}{host_and_port(host, parameters, query)}"
+    return f"postgresql://{server}/{database}?{urlencode(query, quote_via=quote)}"
 
 
-def user_info(given: Mapping[str, Any]) -> str:
-    if not given.get("user"):
+def user_info(parameters: Mapping[str, Any]) -> str:
+    """Return `user:password@`; empty without a user."""
+    if not parameters.get("user"):
         return ""
-    password = f":{quote(str(given['password']), safe='')}" if given.get("password") else ""
-    return f"{quote(str(given['user']), safe='')}{password}@"
+    password = (
+        f":{quote(str(parameters['password']), safe='')}" if parameters.get("password") else ""
+    )
+    return f"{quote(str(parameters['user']), safe='')}{password}@"
 
 
-def host_and_port(host: str, given: Mapping[str, Any], rest: Mapping[str, str]) -> str:
+def host_and_port(host: str, parameters: Mapping[str, Any], query: Mapping[str, str]) -> str:
+    """Return `host:port`, without a port that the query names."""
     name = f"[{host}]" if ":" in host else host
-    return f"{name}:{given['port']}" if given.get("port") and "port" not in rest else name
+    port = parameters.get("port")
+    return f"{name}:{port}" if port and "port" not in query else name

@@ -1,7 +1,4 @@
-"""The states of a job, and what the ending of its process means for it.
-
-Comes from the process that ended and the policy of its type; goes to the settling of the job.
-"""
+"""The states of a job, and what the end of its process means for it."""
 
 import signal
 import sys
@@ -26,7 +23,6 @@ class JobState(StrEnum):
 
 
 FINAL_STATES: Final = frozenset({JobState.COMPLETED, JobState.PERMANENT_ERROR, JobState.CANCELLED})
-# The exit codes with a meaning.
 EXIT_CODE_STATES: Final = MappingProxyType(
     {0: JobState.COMPLETED, 1: JobState.TEMPORARY_ERROR, 2: JobState.PERMANENT_ERROR}
 )
@@ -37,7 +33,7 @@ EndReason = Literal[
 
 @dataclass(slots=True)
 class ProcessEnd:
-    """How a process ended: by itself, by us, or before it began."""
+    """How a process ended: by itself, stopped by the manager, or before it began."""
 
     code: int | None  # the exit code, or minus the signal; None if it never ran
     why: EndReason = "ended"
@@ -46,70 +42,66 @@ class ProcessEnd:
 
 @dataclass(slots=True)
 class JobOutcome:
-    """What becomes of the job; without a message, what the worker itself wrote stays."""
+    """What becomes of the job. If the message is None, the worker's own message stays."""
 
     state: JobState
     exit_code: int | None
     message: str | None = None
     retry_in: timedelta | None = None
-    note: str = ""  # why it is not tried again; a message says it already
+    note: str = ""  # why the queue does not retry it; part of the message, if there is one
 
 
-def job_outcome(ending: ProcessEnd, *, attempts: int, policy: Policy, luck: float) -> JobOutcome:
-    """`attempts` counts the run that ended; `luck` is from 0 up to 1 and spreads the retries."""
-    state, message = state_and_message(ending, policy)
+def job_outcome(
+    end: ProcessEnd, *, attempts: int, policy: Policy, random_share: float
+) -> JobOutcome:
+    """Return the outcome of a run. `attempts` includes this run; `random_share`, from 0 to 1, spreads retries."""
+    state, message = state_and_message(end, policy)
     if state is not JobState.TEMPORARY_ERROR:
-        return JobOutcome(state, ending.code, message)
+        return JobOutcome(state, end.code, message)
     note = no_retry_reason(attempts, policy)
     if note:
         message = f"{message}; {note}" if message else None
-        return JobOutcome(JobState.PERMANENT_ERROR, ending.code, message, note=note)
-    return JobOutcome(state, ending.code, message, retry_delay(attempts, policy, luck))
+        return JobOutcome(JobState.PERMANENT_ERROR, end.code, message, note=note)
+    return JobOutcome(state, end.code, message, retry_delay(attempts, policy, random_share))
 
 
-def state_and_message(ending: ProcessEnd, policy: Policy) -> tuple[JobState, str | None]:
-    """JobState and message, before anybody counts attempts."""
+def state_and_message(end: ProcessEnd, policy: Policy) -> tuple[JobState, str | None]:
+    """Return the state and the message, regardless of the number of attempts."""
     killed = JobState.TEMPORARY_ERROR if policy.retry_after_kill else JobState.PERMANENT_ERROR
-    match ending.why:
+    match end.why:
         case "cancelled":
-            return (
-                JobState.CANCELLED,
-                f"Cancelled: {ending.detail}" if ending.detail else "Cancelled",
-            )
-        case (
-            "missing" | "forbidden" | "unstoppable"
-        ):  # code that runs on would run beside its retry
-            return JobState.PERMANENT_ERROR, ending.detail or "Program not found"
+            return JobState.CANCELLED, f"Cancelled: {end.detail}" if end.detail else "Cancelled"
+        case "missing" | "forbidden" | "unstoppable":  # unstoppable code would run beside its retry
+            return JobState.PERMANENT_ERROR, end.detail or "Program not found"
         case "unstartable":
-            reason = f": {ending.detail}" if ending.detail else ""
+            reason = f": {end.detail}" if end.detail else ""
             return JobState.TEMPORARY_ERROR, f"Could not be started{reason}"
         case "timeout":
-            return (
-                killed,
-                f"Timed out after {durations.show(policy.kill_after)}{stop_effect(ending.code)}",
-            )
-    if ending.code is not None and ending.code < 0:
-        return killed, f"Killed by signal {signal_name(-ending.code)}"
-    return state_of_exit_code(ending)
+            limit = durations.show(policy.kill_after)
+            return killed, f"Timed out after {limit}{stop_effect(end.code)}"
+    if end.code is not None and end.code < 0:
+        return killed, f"Killed by signal {signal_name(-end.code)}"
+    return by_exit_code(end)
 
 
-def state_of_exit_code(ending: ProcessEnd) -> tuple[JobState, str | None]:
-    if ending.code is None:
-        return JobState.TEMPORARY_ERROR, ending.detail or "Nobody saw how it ended"
-    if ending.code in EXIT_CODE_STATES:
-        return EXIT_CODE_STATES[ending.code], ending.detail or None
-    return JobState.TEMPORARY_ERROR, f"Invalid exit code: {ending.code}"
+def by_exit_code(end: ProcessEnd) -> tuple[JobState, str | None]:
+    """Return the state and the message of a process that ended by itself."""
+    if end.code is None:
+        return JobState.TEMPORARY_ERROR, end.detail or "Its end was not observed"
+    if end.code in EXIT_CODE_STATES:
+        return EXIT_CODE_STATES[end.code], end.detail or None
+    return JobState.TEMPORARY_ERROR, f"Invalid exit code: {end.code}"
 
 
 def stop_effect(code: int | None) -> str:
-    """What a process did that was told to stop; it may have caught the signal."""
+    """Describe how a process ended after the manager stopped it; it may have caught the signal."""
     if code is None:
         return ""
     return f": killed by signal {signal_name(-code)}" if code < 0 else f": exit code {code}"
 
 
 def signal_name(number: int) -> str:
-    """TERM for 15; the bare number if it has no name here."""
+    """Return TERM for 15; the number itself if it has no name here."""
     try:
         return signal.Signals(number).name.removeprefix("SIG")
     except ValueError:
@@ -117,21 +109,21 @@ def signal_name(number: int) -> str:
 
 
 def no_retry_reason(attempts: int, policy: Policy) -> str:
-    """EndReason a temporary error is the last, empty if it is not."""
+    """Return why a temporary error is not retried; empty if it is."""
     if not policy.auto_reschedule:
-        return "not tried again: auto_reschedule is off"
+        return "not retried: auto_reschedule is off"
     if attempts >= policy.max_attempts:
         return f"given up after {attempts} attempt{'s' if attempts != 1 else ''}"
     return ""
 
 
-def retry_delay(attempts: int, policy: Policy, luck: float) -> timedelta:
-    """Longer after each attempt up to the most there is, then spread."""
+def retry_delay(attempts: int, policy: Policy, random_share: float) -> timedelta:
+    """Return the exponential back-off, up to its limit and spread by jitter."""
     try:
-        longer = policy.backoff ** max(attempts - 1, 0)
+        factor = policy.backoff ** max(attempts - 1, 0)
     except OverflowError:
-        longer = sys.float_info.max
+        factor = sys.float_info.max
     seconds = min(
-        policy.reschedule_after.total_seconds() * longer, policy.most_wait.total_seconds()
+        policy.reschedule_after.total_seconds() * factor, policy.most_wait.total_seconds()
     )
-    return timedelta(seconds=seconds * (1 + policy.jitter * (2 * luck - 1)))
+    return timedelta(seconds=seconds * (1 + policy.jitter * (2 * random_share - 1)))

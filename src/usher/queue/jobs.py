@@ -1,7 +1,6 @@
-"""Jobs in the queue: put in, claimed, settled, cancelled.
+"""Jobs in the queue: adding, claiming, settling and cancelling them.
 
-Comes from whoever wants a program run and from the managers that run it; goes to control.job, and what has ended to
-control.job_log. The rules of claiming and settling are SQL functions of the schema, so that everyone keeps them.
+The rules of claiming and settling are SQL functions in schema/control/functions.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,15 +14,15 @@ from usher.db.pool import Connection
 from usher.db.statements import array, load_statements
 from usher.errors import BadInput
 from usher.queue.child_programs import Origin
+from usher.queue.host_rules import normalize_host_rule
 from usher.queue.job_states import JobState
-from usher.queue.periods import normalize_host_rule
 
 store = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """A job to put in: what to run, and under which conditions."""
+    """A job to add: what to run, and under which conditions."""
 
     type: str
     program: str
@@ -39,7 +38,7 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class EnqueuedJob:
-    """Where a job stands: new, or the one that had its key already."""
+    """The id of an added job; `new` is False for a live job that already had the key."""
 
     id: int
     new: bool
@@ -47,7 +46,7 @@ class EnqueuedJob:
 
 @dataclass(slots=True)
 class ClaimedJob:
-    """A job that is ours to run, until its lease ends. Not frozen: that would double the time of its creation."""
+    """A job that this manager may run until its lease ends. Not frozen: that would double the time of its creation."""
 
     id: int
     type: str
@@ -60,23 +59,25 @@ class ClaimedJob:
     priority: int
     scheduled: datetime
     data: str | None
-    origin_type: str | None = None  # of the run that put it in, if one did
+    origin_type: str | None = None  # of the run that added it, if one did
     origin_program: str | None = None
 
     @property
     def origin(self) -> Origin | None:
+        """The run that added the job; None for an operator, a task or a producer."""
         if self.origin_type is None or self.origin_program is None:
             return None
         return Origin(self.origin_type, self.origin_program)
 
     @property
     def turn(self) -> tuple[int, datetime, int]:
+        """The sort key of jobs: lower runs first."""
         return self.priority, self.scheduled, self.id
 
 
 @dataclass(slots=True)
 class SettledRun:
-    """How a run ended, under the claim it had."""
+    """How a run ended, with the claim it had."""
 
     id: int
     claim: UUID
@@ -84,7 +85,7 @@ class SettledRun:
     exit_code: int | None = None
     pid: int | None = None
     message: str | None = None
-    last_words: str | None = None  # its message, if nobody gave one
+    default_message: str | None = None  # used if neither the manager nor the worker set a message
     output: str | None = None
     retry_at: datetime | None = None
     result: str | None = None  # JSON
@@ -93,15 +94,15 @@ class SettledRun:
 async def enqueue(
     conn: Connection, jobs: Sequence[JobRequest], *, now: datetime, parent: int | None = None
 ) -> list[EnqueuedJob]:
-    """Put jobs in, one answer for each; a key that waits or runs already is answered with that job."""
+    """Add jobs and return one answer for each: a new job, or the live one with the same key."""
     if not jobs:
         return []
     if any(job.needs for job in jobs):
         plain = [replace(job, needs=()) for job in jobs]
         async with conn.transaction():
-            entered = await enqueue(conn, plain, now=now, parent=parent)
-            await add_needs(conn, zip(jobs, entered, strict=True))
-        return entered
+            enqueued = await enqueue(conn, plain, now=now, parent=parent)
+            await add_needs(conn, zip(jobs, enqueued, strict=True))
+        return enqueued
     keys, values = array(job.key for job in jobs), job_columns(jobs)
     try:
         if keys is None:
@@ -109,19 +110,19 @@ async def enqueue(
         else:
             rows = await store.enqueue_keyed.tuples(conn, now=now, keys=keys, **values)
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
-        raise BadInput(f"A job cannot be put in: {error_reason(error)}.") from error
+        raise BadInput(f"The job cannot be added: {error_reason(error)}.") from error
     if parent is not None and rows:
-        await store.descend.tuples(conn, children=[row[0] for row in rows], parent=parent)
+        await store.record_children.tuples(conn, children=[row[0] for row in rows], parent=parent)
     if keys is None:
         return [EnqueuedJob(id_, new=True) for (id_,) in sorted(rows)]
     return await enqueued_jobs(conn, jobs, rows)
 
 
-async def add_needs(conn: Connection, entered: Iterable[tuple[JobRequest, EnqueuedJob]]) -> None:
+async def add_needs(conn: Connection, enqueued: Iterable[tuple[JobRequest, EnqueuedJob]]) -> None:
     """Make new jobs wait for those they need, in the transaction that inserted them."""
-    pairs = [(added.id, needed) for job, added in entered if added.new for needed in job.needs]
+    pairs = [(added.id, needed) for job, added in enqueued if added.new for needed in job.needs]
     try:
-        await store.wait_for.tuples(
+        await store.add_needs.tuples(
             conn, jobs=[id_ for id_, _ in pairs], needs=[needed for _, needed in pairs]
         )
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
@@ -131,12 +132,12 @@ async def add_needs(conn: Connection, entered: Iterable[tuple[JobRequest, Enqueu
 
 
 def job_columns(jobs: Sequence[JobRequest]) -> dict[str, str | None]:
-    """The columns as arrays; null for a column of defaults, which is then neither written nor read."""
+    """Return the columns as arrays; None for a column of defaults, which the statement then skips."""
     has_args = any(job.args for job in jobs)
     return {
         "types": array(job.type for job in jobs),
         "programs": array(job.program for job in jobs),
-        # A list of lists of different lengths is no array, so that each is written on its own.
+        # PostgreSQL has no array of arrays of different lengths, so each is an array literal of its own.
         "args": array(array(job.args) or "{}" for job in jobs) if has_args else None,
         "scheduled": array(job.scheduled for job in jobs),
         "resources": array(job.resource for job in jobs),
@@ -149,28 +150,30 @@ def job_columns(jobs: Sequence[JobRequest]) -> dict[str, str | None]:
 
 
 def error_reason(error: psycopg.Error) -> str:
+    """Return the server's message without its full stop."""
     return (error.diag.message_primary or str(error)).rstrip(".")
 
 
 async def enqueued_jobs(
-    conn: Connection, jobs: Sequence[JobRequest], made: Sequence[tuple[int, str | None]]
+    conn: Connection, jobs: Sequence[JobRequest], rows: Sequence[tuple[int, str | None]]
 ) -> list[EnqueuedJob]:
-    """One answer for each job, of which some have keys."""
-    plain = iter(sorted(id_ for id_, key in made if key is None))
-    fresh = {key: id_ for id_, key in made if key is not None}
-    known: dict[str, int] = {}
-    if missing := [job.key for job in jobs if job.key is not None and job.key not in fresh]:
-        known = dict(await store.keyed.tuples(conn, keys=missing))
-    found, seen = [], set[str]()
+    """Return one answer for each job, of which some have keys."""
+    without_key = iter(sorted(id_ for id_, key in rows if key is None))
+    added = {key: id_ for id_, key in rows if key is not None}
+    live: dict[str, int] = {}
+    if missing := [job.key for job in jobs if job.key is not None and job.key not in added]:
+        live = dict(await store.keyed.tuples(conn, keys=missing))
+    answers, answered_keys = [], set[str]()
     for job in jobs:
         if job.key is None:
-            found.append(EnqueuedJob(next(plain), new=True))
-        elif (id_ := fresh.get(job.key) or known.get(job.key)) is not None:
-            found.append(EnqueuedJob(id_, new=job.key in fresh and job.key not in seen))
-            seen.add(job.key)
+            answers.append(EnqueuedJob(next(without_key), new=True))
+        elif (id_ := added.get(job.key) or live.get(job.key)) is not None:
+            is_new = job.key in added and job.key not in answered_keys
+            answers.append(EnqueuedJob(id_, new=is_new))
+            answered_keys.add(job.key)
         else:
             raise BadInput(f"The job with the key {job.key!r} ended just now; try again.")
-    return found
+    return answers
 
 
 async def claim(
@@ -180,42 +183,40 @@ async def claim(
     n: int,
     *,
     lease: timedelta,
-    tries: int,
+    max_attempts: int,
     now: datetime,
 ) -> list[ClaimedJob]:
-    """Up to n jobs of a type that may run on this machine now, in the order of their turns."""
+    """Claim up to n jobs of a type that may run on this machine now; the first to run come first."""
     claimed = await store.claim.rows(
-        conn, ClaimedJob, type=type_, host=host, n=n, lease=lease, tries=tries, now=now
+        conn,
+        ClaimedJob,
+        type=type_,
+        host=host,
+        n=n,
+        lease=lease,
+        max_attempts=max_attempts,
+        now=now,
     )
     if claimed:
-        origins = {
-            id_: (type_, program)
-            for id_, type_, program in await store.origins.tuples(
-                conn, ids=[job.id for job in claimed]
-            )
-        }
-        if origins:
-            claimed = [with_origin(job, *origins.get(job.id, (None, None))) for job in claimed]
+        by_id = {job.id: job for job in claimed}
+        for id_, *origin in await store.origins.tuples(conn, ids=list(by_id)):
+            by_id[id_].origin_type, by_id[id_].origin_program = origin
     return sorted(claimed, key=lambda job: job.turn)
 
 
-def with_origin(job: ClaimedJob, type_: str | None, program: str | None) -> ClaimedJob:
-    return replace(job, origin_type=type_, origin_program=program)
-
-
 async def next_due(conn: Connection, type_: str, host: str) -> datetime | None:
-    """When to ask again: the past if something waits now, None if nothing does."""
-    [(when,)] = await store.next_due.tuples(conn, type=type_, host=host)
-    return when if when is None or isinstance(when, datetime) else None
+    """Return when the next job of the type is due here, which may be in the past; None if there is none."""
+    [(due,)] = await store.next_due.tuples(conn, type=type_, host=host)
+    return due if isinstance(due, datetime) else None
 
 
 async def settle(conn: Connection, ends: Sequence[SettledRun], *, now: datetime) -> set[int]:
-    """End runs; returns those that were still ours, the others had lost their lease."""
+    """End runs; return the ids of those whose claim was valid, the others had lost their lease."""
     if any(end.result is not None for end in ends):
         async with conn.transaction():
             stored = await store_results(conn, ends, now=now)
             return await settle(conn, stored, now=now)
-    found = await store.settle.tuples(
+    lost = await store.settle.tuples(
         conn,
         ids=array(end.id for end in ends),
         claims=array(end.claim for end in ends),
@@ -223,75 +224,76 @@ async def settle(conn: Connection, ends: Sequence[SettledRun], *, now: datetime)
         exit_codes=array(end.exit_code for end in ends),
         pids=array(end.pid for end in ends),
         messages=array(end.message for end in ends),
-        last_words=array(end.last_words for end in ends),
+        default_messages=array(end.default_message for end in ends),
         outputs=array(end.output for end in ends),
         retries=array(end.retry_at for end in ends),
         now=now,
     )
-    return {end.id for end in ends} - {id_ for (id_,) in found}
+    return {end.id for end in ends} - {id_ for (id_,) in lost}
 
 
 async def store_results(
     conn: Connection, ends: Sequence[SettledRun], *, now: datetime
 ) -> list[SettledRun]:
-    """Store the results of runs; a run whose result cannot be stored has failed permanently."""
-    given = [end for end in ends if end.result is not None]
+    """Store the results of runs. A run whose result cannot be stored fails permanently."""
+    with_result = [end for end in ends if end.result is not None]
     try:
         async with conn.transaction():
-            await store.put_results.tuples(
+            await store.store_results.tuples(
                 conn,
-                ids=[end.id for end in given],
-                claims=[end.claim for end in given],
-                results=[end.result for end in given],
+                ids=[end.id for end in with_result],
+                claims=[end.claim for end in with_result],
+                results=[end.result for end in with_result],
                 now=now,
             )
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
-        if len(given) > 1:
-            halves = given[: len(given) // 2], given[len(given) // 2 :]
+        if len(with_result) > 1:
+            middle = len(with_result) // 2
+            halves = with_result[:middle], with_result[middle:]
             stored = [end for half in halves for end in await store_results(conn, half, now=now)]
         else:
             message = f"The result cannot be stored: {error_reason(error)}"
-            stored = [
-                replace(given[0], state=JobState.PERMANENT_ERROR, message=message, result=None)
-            ]
+            failed = replace(with_result[0], state=JobState.PERMANENT_ERROR, message=message)
+            stored = [replace(failed, result=None)]
         by_id = {end.id: end for end in stored}
         return [by_id.get(end.id, end) for end in ends]
     return [replace(end, result=None) for end in ends]
 
 
 async def report_starts(conn: Connection, starts: Sequence[tuple[int, UUID, datetime]]) -> None:
-    """Tell when processes started; the intervals of their resources count from then."""
+    """Record when processes started; the intervals of their resources count from then."""
     ids, claims, times = zip(*starts, strict=True)
     await store.report_starts.tuples(conn, ids=list(ids), claims=list(claims), starts=list(times))
 
 
 async def give_back(
-    conn: Connection, ours: Sequence[tuple[int, UUID]], *, now: datetime
+    conn: Connection, runs: Sequence[tuple[int, UUID]], *, now: datetime
 ) -> set[int]:
-    """Return jobs that were claimed and not run, without charging an attempt."""
-    found = await store.give_back.tuples(conn, **claim_arrays(ours), now=now)
-    return {id_ for (id_,) in found}
+    """Return jobs that were claimed and not run, without counting an attempt; return their ids."""
+    returned = await store.give_back.tuples(conn, **claim_arrays(runs), now=now)
+    return {id_ for (id_,) in returned}
 
 
 async def extend(
-    conn: Connection, ours: Sequence[tuple[int, UUID]], *, lease: timedelta, now: datetime
+    conn: Connection, runs: Sequence[tuple[int, UUID]], *, lease: timedelta, now: datetime
 ) -> dict[int, bool]:
-    """New leases for those still ours, and whether each is to be stopped; who is missing is lost."""
-    return dict(await store.extend.tuples(conn, **claim_arrays(ours), lease=lease, now=now))
+    """Extend leases. Return whether each run is to be stopped; a lost run is not in the answer."""
+    return dict(await store.extend.tuples(conn, **claim_arrays(runs), lease=lease, now=now))
 
 
-async def cancelled(conn: Connection, ours: Sequence[tuple[int, UUID]]) -> set[int]:
-    """Which of our runs are to be stopped."""
-    return {id_ for (id_,) in await store.cancelled.tuples(conn, **claim_arrays(ours))}
+async def cancelled(conn: Connection, runs: Sequence[tuple[int, UUID]]) -> set[int]:
+    """Return those of these runs that are to be stopped."""
+    return {id_ for (id_,) in await store.cancelled.tuples(conn, **claim_arrays(runs))}
 
 
-def claim_arrays(ours: Sequence[tuple[int, UUID]]) -> dict[str, list[object]]:
-    return {"ids": [id_ for id_, _ in ours], "claims": [claim for _, claim in ours]}
+def claim_arrays(runs: Sequence[tuple[int, UUID]]) -> dict[str, list[object]]:
+    """Return the parameters `ids` and `claims` of a statement."""
+    return {"ids": [id_ for id_, _ in runs], "claims": [claim for _, claim in runs]}
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What a run says of itself while it goes on."""
+    """The process id and output of a run that goes on; None for what has not changed."""
 
     id: int
     claim: UUID
@@ -302,33 +304,33 @@ class RunReport:
 async def report_progress(
     conn: Connection, host: str, reports: Sequence[RunReport], *, now: datetime
 ) -> int:
-    """Write down process numbers and the output so far."""
-    if pids := [one.pid for one in reports if one.pid is not None]:
-        await store.vacate.run(
+    """Store process ids and the output so far; return how many runs changed."""
+    if pids := [entry.pid for entry in reports if entry.pid is not None]:
+        await store.clear_reused_pids.run(
             conn,
             host=host,
             ids=[entry.id for entry in reports],
             pids=pids,
             claims=[entry.claim for entry in reports],
         )
-    return await store.report.run(
+    return await store.report_progress.run(
         conn,
-        ids=[one.id for one in reports],
-        claims=[one.claim for one in reports],
-        pids=[one.pid for one in reports],
-        outputs=[one.output for one in reports],
+        ids=[entry.id for entry in reports],
+        claims=[entry.claim for entry in reports],
+        pids=[entry.pid for entry in reports],
+        outputs=[entry.output for entry in reports],
         now=now,
     )
 
 
 async def waiting_types(conn: Connection) -> list[str]:
-    """The types that have a job waiting."""
+    """Return the types that have a pending job."""
     return [name for (name,) in await store.waiting_types.tuples(conn)]
 
 
 async def cancel(
-    conn: Connection, ids: Sequence[int], *, why: str, now: datetime
+    conn: Connection, ids: Sequence[int], *, reason: str, now: datetime
 ) -> dict[int, JobState]:
-    """End what waits (cancelled), have what runs stopped (running); who is missing is not in the queue."""
-    found = await store.cancel.tuples(conn, ids=list(ids), why=why, now=now)
-    return {id_: JobState(state) for id_, state in found}
+    """Cancel waiting jobs and ask managers to stop running ones. Return the states of those in the queue."""
+    rows = await store.cancel.tuples(conn, ids=list(ids), reason=reason, now=now)
+    return {id_: JobState(state) for id_, state in rows}

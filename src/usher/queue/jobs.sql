@@ -1,5 +1,5 @@
 -- name: enqueue
--- Puts jobs in, at once or later. An array that is null stands for a column of defaults.
+-- Adds jobs. An array that is null stands for a column of defaults.
 insert into control.job (type, program, args, scheduled, resource_id, priority, host_rule, data)
 select
     g.type, g.program, coalesce(g.args::text[], '{}'), coalesce(g.scheduled, %(now)s),
@@ -12,8 +12,8 @@ from unnest(
 returning id;
 
 -- name: enqueue_keyed
--- The same for jobs of which some have a key; one whose key waits or runs already is left out. Apart from the statement
--- above because the conflict clause costs each row a tenth more time and a sixth more WAL.
+-- The same for jobs of which some have a key; a job whose key is live already is left out. A separate statement, because
+-- the conflict clause costs each row 10 % more time and 17 % more WAL.
 insert into control.job (type, program, args, scheduled, resource_id, priority, host_rule, data, unique_key)
 select
     g.type, g.program, coalesce(g.args::text[], '{}'), coalesce(g.scheduled, %(now)s),
@@ -30,22 +30,22 @@ returning id, unique_key;
 -- The live jobs that have these keys.
 select unique_key, id from control.job where unique_key = any(%(keys)s);
 
--- name: descend
--- Writes down whose children those jobs are.
-select control.descend(%(children)s::bigint[], %(parent)s, false);
+-- name: record_children
+-- Records the parent of jobs.
+select control.record_children(%(children)s::bigint[], %(parent)s, false);
 
--- name: wait_for
+-- name: add_needs
 -- Makes new jobs wait until those they need have completed.
 select control.wait_for(%(jobs)s::bigint[], %(needs)s::bigint[]);
 
 -- name: claim
--- Up to n jobs for this machine, each under a new claim with a lease.
+-- Claims up to n jobs for this machine, each with a lease.
 select c.id, c.type, c.program, c.args, c.claim, c.attempts, c.task_id, c.resource_id, c.priority, c.scheduled, c.data
-from control.claim(%(type)s, %(host)s, %(n)s, %(lease)s, %(tries)s, %(now)s) c;
+from control.claim(%(type)s, %(host)s, %(n)s, %(lease)s, %(max_attempts)s, %(now)s) c;
 
 -- name: origins
--- The runs that put claimed jobs in. A statement of its own: control.claim sees jobs that were committed after the
--- statement around it began, whose hierarchy that statement would not see. The limit keeps it at one index entry a job.
+-- The runs that added claimed jobs. A separate statement, because control.claim sees jobs that were committed after the
+-- statement around it began; that statement would not see their hierarchy. The limit keeps it at one index entry a job.
 select c.id, o.origin_type, o.origin_program
 from unnest(%(ids)s::bigint[]) as c (id)
 cross join lateral (
@@ -53,54 +53,54 @@ cross join lateral (
 ) o;
 
 -- name: next_due
--- When this machine may next find a job of the type; null if none waits.
+-- When the next job of the type is due on this machine; null if there is none.
 select control.next_due(%(type)s, %(host)s);
 
 -- name: settle
--- Ends runs; gives the ids of those that were no longer ours.
+-- Ends runs; returns the ids of those whose claim is no longer valid.
 select unnest(%(ids)s::bigint[])
 except
 select control.settle(
     %(ids)s::bigint[], %(claims)s::uuid[], %(states)s::text[], %(exit_codes)s::integer[], %(pids)s::integer[],
-    %(messages)s::text[], %(last_words)s::text[], %(outputs)s::text[], %(retries)s::timestamptz[], %(now)s
+    %(messages)s::text[], %(default_messages)s::text[], %(outputs)s::text[], %(retries)s::timestamptz[], %(now)s
 );
 
--- name: put_results
+-- name: store_results
 -- Stores the results of runs whose claims are valid.
 select control.put_results(%(ids)s::bigint[], %(claims)s::uuid[], %(results)s::text[], %(now)s);
 
 -- name: report_starts
--- When the processes of runs started.
+-- Records when the processes of runs started.
 select control.report_starts(%(ids)s::bigint[], %(claims)s::uuid[], %(starts)s::timestamptz[]);
 
 -- name: give_back
--- Claimed and not run: as if nothing had been.
+-- Returns claimed jobs that were not run, without counting an attempt.
 select control.give_back(%(ids)s::bigint[], %(claims)s::uuid[], %(now)s);
 
 -- name: extend
--- Signs of life: new leases for the runs that are still ours, and which of them are to be stopped. Locks the jobs by id,
--- as settle and cancel do.
-with held as (
+-- Extends the leases of runs whose claims are valid; returns whether each is to be stopped. Locks the jobs by id, as
+-- settle and cancel do.
+with locked as (
     select j.id, j.claim from control.job j where j.id = any(%(ids)s::bigint[]) order by j.id for update
 )
 update control.job j
 set lease_until = %(now)s::timestamptz + %(lease)s::interval, last_update = %(now)s
-from held
-join unnest(%(ids)s::bigint[], %(claims)s::uuid[]) as g (id, claim) on g.id = held.id and g.claim = held.claim
-where j.id = held.id and j.state = 'running'
+from locked
+join unnest(%(ids)s::bigint[], %(claims)s::uuid[]) as g (id, claim) on g.id = locked.id and g.claim = locked.claim
+where j.id = locked.id and j.state = 'running'
 returning j.id, j.cancel;
 
 -- name: cancelled
--- Which of our runs are to be stopped.
+-- Those of these runs that are to be stopped.
 select j.id
 from unnest(%(ids)s::bigint[], %(claims)s::uuid[]) as g (id, claim)
 join control.job j on j.id = g.id and j.claim = g.claim
 where j.cancel and j.state = 'running';
 
--- name: vacate
--- A process number that is ours now cannot be anybody else's on this machine: whoever left it there is gone. Locks these
+-- name: clear_reused_pids
+-- Clears these process ids from other runs on this machine: the id was reused, so that process has ended. Locks these
 -- jobs and those to be reported, by id.
-with held as (
+with locked as (
     select j.id from control.job j
     where j.id = any(%(ids)s::bigint[])
         or (j.state = 'running' and j.hostname = %(host)s and j.process_id = any(%(pids)s::integer[]))
@@ -108,22 +108,22 @@ with held as (
     for update
 )
 update control.job set process_id = null
-where id in (select id from held) and state = 'running' and hostname = %(host)s and process_id = any(%(pids)s::integer[]) and claim <> all(%(claims)s::uuid[]);
+where id in (select id from locked) and state = 'running' and hostname = %(host)s and process_id = any(%(pids)s::integer[]) and claim <> all(%(claims)s::uuid[]);
 
--- name: report
--- What runs say of themselves: the process number, and the output so far. Locks the jobs by id.
-with held as (
+-- name: report_progress
+-- Sets the process ids and the output so far of runs. Locks the jobs by id.
+with locked as (
     select j.id, j.claim from control.job j where j.id = any(%(ids)s::bigint[]) order by j.id for update
 )
 update control.job j
 set process_id = coalesce(g.pid, j.process_id), output = coalesce(g.output, j.output), last_update = %(now)s
-from held
+from locked
 join unnest(%(ids)s::bigint[], %(claims)s::uuid[], %(pids)s::integer[], %(outputs)s::text[])
-    as g (id, claim, pid, output) on g.id = held.id and g.claim = held.claim
-where j.id = held.id and j.state = 'running';
+    as g (id, claim, pid, output) on g.id = locked.id and g.claim = locked.claim
+where j.id = locked.id and j.state = 'running';
 
 -- name: waiting_types
--- The types that have a job waiting, found by leaping from one to the next.
+-- The types that have a pending job; the recursion skips from type to type by the index.
 with recursive types as (
     (select type from control.job where state = 'pending' order by type limit 1)
   union all
@@ -135,5 +135,5 @@ with recursive types as (
 select type::text from types;
 
 -- name: cancel
--- Ends what waits, and has what runs stopped.
-select id, state from control.cancel(%(ids)s::bigint[], %(why)s, %(now)s);
+-- Cancels waiting jobs, and asks managers to stop running ones.
+select id, state from control.cancel(%(ids)s::bigint[], %(reason)s, %(now)s);

@@ -9,7 +9,7 @@ from usher.telemetry import JOB_RUNS, JOB_WAIT_SECONDS, RUN_SECONDS, RUNNING_JOB
 
 
 class JobTypeMetrics:
-    """The metrics of one type; finding them for each run would cost more than changing them."""
+    """The metrics of one type, cached: looking them up for each run would cost more than changing them."""
 
     def __init__(self, type_: str, *, running: Callable[[], float]) -> None:
         RUNNING_JOBS.labels(type_).set_function(running)

@@ -1,9 +1,5 @@
-"""When a task runs next, and on which machines a job may run.
+"""When a task runs next: by its period, its time of day or its cron expression. All results are in UTC."""
 
-Comes from the columns of a task and whoever sets them; goes to the scheduler, as instants in UTC, and to the claim.
-"""
-
-import re
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -45,17 +41,12 @@ MACROS: Final[Mapping[str, str]] = MappingProxyType(
 )
 MAX_CRON_CHARS: Final = 200
 CHECK_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
-CACHE_SIZE: Final = 16_384  # answers: tasks that are due together often share their clock
-
-MAX_RULE_CHARS: Final = 1000  # it is part of an index, whose rows have an end
-RULE_HINT: Final = "A machine's name, allow:one,other or deny:one,other; nothing for any machine."
-RULE: Final = re.compile("(allow|deny):([a-z0-9_.-]+(?:,[a-z0-9_.-]+)*)|[a-z0-9_.-]+")
-SEPARATOR_BLANKS: Final = re.compile(r"\s*([:,])\s*")
+CACHE_SIZE: Final = 16_384  # tasks that are due together often share their schedule
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSchedule:
-    """What of a task says when it runs: a period, also tied to a time of day, or a cron expression."""
+    """When a task runs: a period, optionally tied to a time of day, or a cron expression."""
 
     periodicity: timedelta | None = None
     hour: int | None = None
@@ -75,27 +66,28 @@ class TaskSchedule:
         cron: str | None = None,
         timezone: str = "UTC",
     ) -> Self:
-        """A clock that works, or BadInput; a time of day without a period recurs whenever it comes round."""
-        clock = cls(read_period(periodicity), hour, minute, second, read_cron(cron), timezone)
+        """Return a valid schedule, or raise BadInput. A time of day without a period recurs each time it comes."""
+        schedule = cls(read_period(periodicity), hour, minute, second, read_cron(cron), timezone)
         time_zone(timezone)
-        for unit, most in MAX_UNIT_VALUES.items():
-            value = getattr(clock, unit)
-            if value is not None and not 0 <= value <= most:
-                raise BadInput(f"There is no {unit} {value}.", hint=f"From 0 to {most}.")
-        if clock.cron is not None and (clock.periodicity or clock.cycle):
+        for unit, maximum in MAX_UNIT_VALUES.items():
+            value = getattr(schedule, unit)
+            if value is not None and not 0 <= value <= maximum:
+                raise BadInput(f"There is no {unit} {value}.", hint=f"From 0 to {maximum}.")
+        if schedule.cron is not None and (schedule.periodicity or schedule.cycle):
             raise BadInput("A cron expression goes with no periodicity, hour, minute or second.")
-        if clock.cron is None and clock.periodicity is None:
-            return replace(clock, periodicity=clock.period)
-        return clock
+        if schedule.cron is None and schedule.periodicity is None:
+            return replace(schedule, periodicity=schedule.period)
+        return schedule
 
     @property
     def cycle(self) -> timedelta | None:
-        """How often its time of day comes round, None if it is tied to none."""
+        """The time between two occurrences of its time of day; None if it has none."""
         units = ((self.hour, DAY), (self.minute, HOUR), (self.second, MINUTE))
         return next((cycle for value, cycle in units if value is not None), None)
 
     @property
     def period(self) -> timedelta:
+        """The periodicity, or else the cycle; BadInput if both are missing."""
         period = self.periodicity or self.cycle
         if period is None:
             raise BadInput(
@@ -104,119 +96,120 @@ class TaskSchedule:
             )
         return period
 
+    @property
+    def time_of_day(self) -> time:
+        """The time it is tied to; units smaller than the given one are 0."""
+        return time(self.hour or 0, self.minute or 0, self.second or 0)
 
-def first_run(clock: TaskSchedule, now: datetime) -> datetime:
-    """At once, or at the first time that matches."""
-    if clock.cron is not None:
-        return next_cron_time(clock.cron, clock.timezone, now)
-    if clock.hour is not None:
-        return next_time_of_day(
-            time_of_day(clock), clock.timezone, local_time(now, clock.timezone), now
-        )
-    if clock.cycle is not None:
-        return next_cycle_time(time_of_day(clock), clock.cycle, clock.timezone, next_second(now))
+
+def first_run(schedule: TaskSchedule, now: datetime) -> datetime:
+    """Return now, or the first time that matches the time of day or the cron expression."""
+    if schedule.cron is not None:
+        return next_cron_time(schedule.cron, schedule.timezone, now)
+    if schedule.hour is not None:
+        earliest = local_time(now, schedule.timezone)
+        return next_time_of_day(schedule.time_of_day, schedule.timezone, earliest, now)
+    if schedule.cycle is not None:
+        earliest = next_second(now)
+        return next_cycle_time(schedule.time_of_day, schedule.cycle, schedule.timezone, earliest)
     return now
 
 
-def next_run(clock: TaskSchedule, slot: datetime, now: datetime) -> datetime:
-    """After the run that was due at `slot` and is made now; however late that is, one run makes up for all missed."""
-    if clock.cron is not None:
-        return next_cron_time(clock.cron, clock.timezone, now)
-    if clock.hour is not None:
-        return next_daily_run(clock, slot, now)
-    if clock.cycle is not None:
-        return next_cycle_run(clock, clock.cycle, slot, now)
-    due = slot + clock.period
-    return due if due > now else now + clock.period
+def next_run(schedule: TaskSchedule, slot: datetime, now: datetime) -> datetime:
+    """Return the run after the one that was due at `slot` and starts now. One run replaces all that were missed."""
+    if schedule.cron is not None:
+        return next_cron_time(schedule.cron, schedule.timezone, now)
+    if schedule.hour is not None:
+        return next_daily_run(schedule, slot, now)
+    if schedule.cycle is not None:
+        return next_cycle_run(schedule, schedule.cycle, slot, now)
+    due = slot + schedule.period
+    return due if due > now else now + schedule.period
 
 
 @lru_cache(CACHE_SIZE)
-def next_daily_run(clock: TaskSchedule, slot: datetime, now: datetime) -> datetime:
-    """Counts in days of the calendar, which last 23 or 25 hours where clocks are changed."""
-    # The period counts from the time that was meant: a slot may be late by jitter, by hand or by a gap of the clock.
-    here = local_time(slot, clock.timezone)
-    meant = datetime.combine(here, time_of_day(clock))
-    if meant > here:
-        meant -= DAY
-    earliest = max(meant + clock.period, local_time(now, clock.timezone))
-    return next_time_of_day(time_of_day(clock), clock.timezone, earliest, now)
+def next_daily_run(schedule: TaskSchedule, slot: datetime, now: datetime) -> datetime:
+    """Count in calendar days, which last 23 or 25 hours when the clocks change."""
+    # The period counts from the intended time: jitter, an operator or a clock change may have made the slot late.
+    local_slot = local_time(slot, schedule.timezone)
+    intended = datetime.combine(local_slot, schedule.time_of_day)
+    if intended > local_slot:
+        intended -= DAY
+    earliest = max(intended + schedule.period, local_time(now, schedule.timezone))
+    return next_time_of_day(schedule.time_of_day, schedule.timezone, earliest, now)
 
 
 @lru_cache(CACHE_SIZE)
 def next_cycle_run(
-    clock: TaskSchedule, cycle: timedelta, slot: datetime, now: datetime
+    schedule: TaskSchedule, cycle: timedelta, slot: datetime, now: datetime
 ) -> datetime:
-    """Counts in hours that pass, as cron does with `*`: changed clocks take none away and add none."""
-    meant = slot.replace(microsecond=0)
-    meant -= time_since(local_time(meant, clock.timezone), time_of_day(clock), cycle)
-    return next_cycle_time(
-        time_of_day(clock), cycle, clock.timezone, max(meant + clock.period, next_second(now))
-    )
-
-
-def time_of_day(clock: TaskSchedule) -> time:
-    """The time of day it is tied to; what is smaller than the unit given is 0."""
-    return time(clock.hour or 0, clock.minute or 0, clock.second or 0)
+    """Count in elapsed hours, as cron does with `*`: a clock change removes and adds none."""
+    intended = slot.replace(microsecond=0)
+    intended -= time_since(local_time(intended, schedule.timezone), schedule.time_of_day, cycle)
+    earliest = max(intended + schedule.period, next_second(now))
+    return next_cycle_time(schedule.time_of_day, cycle, schedule.timezone, earliest)
 
 
 def next_second(now: datetime) -> datetime:
-    """The first whole second of the future."""
+    """Return the first whole second after now."""
     return now.replace(microsecond=0) + SECOND
 
 
 def local_time(instant: datetime, timezone: str) -> datetime:
-    """What clocks on the wall show there."""
+    """Return the local time in a time zone, without the zone."""
     return instant.astimezone(time_zone(timezone)).replace(tzinfo=None, fold=0)
 
 
-def time_since(shown: datetime, mark: time, cycle: timedelta) -> timedelta:
-    """How long ago the mark was, by the clock on the wall."""
-    return (shown - datetime.combine(shown, mark)) % cycle
+def time_since(local: datetime, mark: time, cycle: timedelta) -> timedelta:
+    """Return how long ago, by local time, the mark of the cycle was."""
+    return (local - datetime.combine(local, mark)) % cycle
 
 
 def next_time_of_day(mark: time, timezone: str, earliest: datetime, now: datetime) -> datetime:
-    """The first such time of a day that is after now and, on the local_time, not before the earliest."""
-    meant = datetime.combine(earliest, mark)
-    if meant < earliest:
-        meant += DAY
-    while (found := utc_time(meant, timezone)) <= now:
-        meant += DAY
-    return found
+    """Return the first such time after now that is, by local time, not before the earliest."""
+    local = datetime.combine(earliest, mark)
+    if local < earliest:
+        local += DAY
+    while (instant := utc_time(local, timezone)) <= now:
+        local += DAY
+    return instant
 
 
 def next_cycle_time(mark: time, cycle: timedelta, timezone: str, earliest: datetime) -> datetime:
-    """The first utc_time from the earliest time_of_day which the local_time shows that minute or second."""
-    found = earliest.astimezone(UTC)
-    # Again only where a change of the clock by half an hour came between.
-    while late := time_since(local_time(found, timezone), mark, cycle):
-        found += cycle - late
-    return found
+    """Return the first instant, not before the earliest, at which local time shows that minute or second."""
+    instant = earliest.astimezone(UTC)
+    # A second round is needed only after a clock change by half an hour.
+    while late := time_since(local_time(instant, timezone), mark, cycle):
+        instant += cycle - late
+    return instant
 
 
 @lru_cache(CACHE_SIZE)
 def next_cron_time(cron: str, timezone: str, now: datetime) -> datetime:
+    """Return the first match after now; BadInput if there is none."""
     for run in CronSim(cron, now.astimezone(time_zone(timezone))):
-        # In the second of two equal hours it names times of the first.
-        if (found := run.astimezone(UTC)) > now:
-            return found
+        # In the second of two equal hours, cronsim names times of the first.
+        if (instant := run.astimezone(UTC)) > now:
+            return instant
     raise BadInput(f"{cron!a} matches no time.", hint=CRON_HINT)
 
 
-def utc_time(shown: datetime, timezone: str) -> datetime:
-    """When clocks on the wall show it: the first of two times, or the end of the gap that it is in."""
-    there = shown.replace(tzinfo=time_zone(timezone))
-    found = there.astimezone(UTC)
-    if local_time(found, timezone) == shown:
-        return found
-    before = there.replace(fold=1).astimezone(UTC)
-    seconds = range((found - before) // SECOND)
+def utc_time(local: datetime, timezone: str) -> datetime:
+    """Return when clocks show a local time: the first of two instants, or the end of the gap that it is in."""
+    zoned = local.replace(tzinfo=time_zone(timezone))
+    instant = zoned.astimezone(UTC)
+    if local_time(instant, timezone) == local:
+        return instant
+    before = zoned.replace(fold=1).astimezone(UTC)
+    seconds = range((instant - before) // SECOND)
     gap = bisect_left(
-        seconds, shown, key=lambda passed: local_time(before + passed * SECOND, timezone)
+        seconds, local, key=lambda passed: local_time(before + passed * SECOND, timezone)
     )
     return before + gap * SECOND
 
 
 def time_zone(name: str) -> ZoneInfo:
+    """Return the time zone of that name; BadInput if there is none."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
@@ -227,6 +220,7 @@ def time_zone(name: str) -> ZoneInfo:
 
 
 def read_period(period: timedelta | str | None) -> timedelta | None:
+    """Parse a period; BadInput if it is none or out of bounds."""
     if isinstance(period, str):
         text, period = period, durations.parse(period.strip())
         if period is None:
@@ -241,7 +235,7 @@ def read_period(period: timedelta | str | None) -> timedelta | None:
 
 
 def read_cron(text: str | None) -> str | None:
-    """With single blanks and without macros, known to match some time."""
+    """Return a cron expression that matches some time, with single blanks and without macros."""
     if text is None:
         return None
     fields = MACROS.get(text.strip().lower(), text).split()
@@ -254,29 +248,3 @@ def read_cron(text: str | None) -> str | None:
         reason = str(error).lower()
         raise BadInput(f"{cron!a} is not a cron expression: {reason}.", hint=CRON_HINT) from error
     return cron
-
-
-def normalize_host_rule(text: str) -> str:
-    """As the database keeps it: small letters, no blanks, the names of a list once each and in order."""
-    rule = SEPARATOR_BLANKS.sub(r"\1", text[: MAX_RULE_CHARS + 1].strip().lower())
-    if not rule:
-        return ""
-    match = RULE.fullmatch(rule)
-    if match is None or len(text) > MAX_RULE_CHARS:
-        raise BadInput(f"{text[:80]!a} does not say which machines.", hint=RULE_HINT)
-    kind, names = match.groups()
-    return f"{kind}:{','.join(sorted(set(names.split(','))))}" if kind else rule
-
-
-def may_run(rule: str, host: str) -> bool:
-    """Whether a machine may run a job of that rule; the twin of control.may_run."""
-    kind, colon, rest = rule.partition(":")
-    names = rest.split(",") if rest else []
-    match kind + colon:
-        case "":
-            return True
-        case "allow:":
-            return host in names
-        case "deny:":
-            return host not in names
-    return host == rule

@@ -1,7 +1,4 @@
-"""How jobs of one type are run, timed out and tried again: `[worker.<type>]` over `[worker.defaults]` over defaults.
-
-Comes from the worker tables of `usher.toml`; goes, frozen, to the manager and to `states.outcome`.
-"""
+"""How jobs of one type run, time out and retry: `[worker.<type>]` over `[worker.defaults]` over defaults."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -32,7 +29,7 @@ SIZE_TEXT: Final = re.compile("([0-9]{1,15})([KMGT]?)(?:i?B)?", re.ASCII | re.IG
 class Policy:
     """The settings of one type of job."""
 
-    max_processes: int = 5  # at once in one manager; 0: it runs none of the type
+    max_processes: int = 5  # at once in one manager; 0: the manager runs none of the type
     poll_interval: timedelta = 5 * SECOND
     kill_after: timedelta = 15 * 60 * SECOND
     grace: timedelta = 10 * SECOND  # from TERM to KILL
@@ -42,27 +39,22 @@ class Policy:
     retry_after_kill: bool = False
     backoff: float = 2.0
     most_wait: timedelta = DAY
-    jitter: float = (
-        0.1  # the share of a wait that chance adds or takes: what failed together returns apart
-    )
+    jitter: float = 0.1  # the share of a retry delay that varies, so that retries spread
     memory: int | None = None  # bytes
     cpu: int | None = None  # seconds
-    output: int = 64 * K  # bytes kept of what a run says
+    output: int = 64 * K  # bytes of a run's output that are stored
     directory: str = ""
     run: RunMode = "auto"
     preload: tuple[str, ...] = ()
-    # Patterns of the programs that its jobs may start as further jobs; None: see `children.default_patterns`.
+    # Patterns of the programs that its jobs may start as child jobs; None: see `child_programs.default_patterns`.
     child_programs: tuple[str, ...] | None = None
     user: str = ""  # of the operating system; empty: the manager's own
 
     def forks(self, program: str) -> bool:
-        """Whether the program is a function of the warm process: by its look, unless told."""
+        """Whether the program is a Python function to call in a fork; `auto` decides by its name."""
         if self.run == "auto":
             return FUNCTION_NAME.fullmatch(program) is not None
-        return self.run in {
-            "fork",
-            "async",
-        }  # a function of the manager's process also runs in a fork
+        return self.run in {"fork", "async"}  # `usher jobs rerun` forks also for `async`
 
     @property
     def in_manager(self) -> bool:
@@ -72,7 +64,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policy of every type, also of those that no table names."""
+    """The policy of every type; types without a table have the defaults."""
 
     defaults: Policy
     named: Mapping[str, Policy]
@@ -82,7 +74,7 @@ class Policies:
 
 
 def read_policies(tables: Mapping[str, Mapping[str, Any]]) -> Policies:
-    """Read all worker tables; what cannot be used is an error here, not when a job runs."""
+    """Read all worker tables; BadSetting for an invalid one."""
     read = {name: table_options(name, table) for name, table in tables.items()}
     defaults = read.pop(DEFAULTS, {})
     named = {name: Policy(**(defaults | own)) for name, own in read.items()}
@@ -97,9 +89,9 @@ def read_policies(tables: Mapping[str, Mapping[str, Any]]) -> Policies:
 
 
 def check_in_manager(type_: str, policy: Policy) -> None:
-    """Raise BadSetting if jobs inside the manager are to have what only a process of its own can have."""
-    wanted = {"user": policy.user, "memory": policy.memory, "cpu": policy.cpu}
-    impossible = [name for name, value in wanted.items() if value]
+    """Raise BadSetting if jobs inside the manager have a setting that needs a process of their own."""
+    process_settings = {"user": policy.user, "memory": policy.memory, "cpu": policy.cpu}
+    impossible = [name for name, value in process_settings.items() if value]
     if policy.in_manager and impossible:
         raise BadSetting(
             f'[worker.{type_}] has run = "async", so {impossible[0]} has no effect: its jobs have no process of '
@@ -123,17 +115,17 @@ def table_options(type_: str, table: Mapping[str, Any]) -> dict[str, Any]:
 
 def checked_value(name: str, value: object, where: str) -> object:
     option = OPTIONS[name]
-    bad = f"{name} in {where} cannot be {value!r:.80}"
+    error_text = f"{name} in {where} cannot be {value!r:.80}"
     if isinstance(value, bool) and option.read is not to_bool:
-        raise BadSetting(f"{bad}: it is no yes or no.")
+        raise BadSetting(f"{error_text}: it is no yes or no.")
     try:
         result = option.read(value)
     except (ValueError, TypeError) as error:
-        raise BadSetting(f"{bad}: {error}.") from error
-    if result is not None and option.least is not None and result < option.least:
-        raise BadSetting(f"{bad}: it is at least {bound_text(option.least)}.")
-    if result is not None and option.most is not None and result > option.most:
-        raise BadSetting(f"{bad}: it is at most {bound_text(option.most)}.")
+        raise BadSetting(f"{error_text}: {error}.") from error
+    if result is not None and option.minimum is not None and result < option.minimum:
+        raise BadSetting(f"{error_text}: it is at least {bound_text(option.minimum)}.")
+    if result is not None and option.maximum is not None and result > option.maximum:
+        raise BadSetting(f"{error_text}: it is at most {bound_text(option.maximum)}.")
     return result
 
 
@@ -142,10 +134,10 @@ def bound_text(bound: float | timedelta) -> str:
 
 
 def to_duration(value: object) -> timedelta:
-    """A number, in quotes or not, is seconds."""
-    span = durations.parse(value.strip()) if isinstance(value, str) else None
+    """Parse a duration; a plain number is seconds."""
+    duration = durations.parse(value.strip()) if isinstance(value, str) else None
     try:
-        return timedelta(seconds=to_float(value)) if span is None else span
+        return timedelta(seconds=to_float(value)) if duration is None else duration
     except (ValueError, OverflowError) as error:
         raise ValueError("a time such as 90s, 15m, 1h30m or 2d is wanted") from error
 
@@ -159,12 +151,12 @@ def to_size(value: object) -> int:
 
 
 def to_memory(value: object) -> int | None:
-    """0 is no limit, so that a type can lift that of the defaults."""
+    """Parse a size; 0 means no limit, so that a type can override the defaults."""
     return to_size(value) or None
 
 
 def to_cpu(value: object) -> int | None:
-    """Whole seconds, as the system counts them, and not fewer than asked for; 0 is no limit."""
+    """Parse a duration and round it up to whole seconds; 0 means no limit."""
     return -(-to_duration(value) // SECOND) or None
 
 
@@ -175,20 +167,24 @@ def to_run_mode(value: object) -> str:
 
 
 def to_modules(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise TypeError("a list of modules is wanted")
-    for one in value:
-        if not isinstance(one, str) or not MODULE_NAME.fullmatch(one):
-            raise ValueError(f"{one!r:.80} is not the name of a module")
-    return tuple(value)
+    names = to_texts(value, "modules")
+    for name in names:
+        if not MODULE_NAME.fullmatch(name):
+            raise ValueError(f"{name!r:.80} is not the name of a module")
+    return names
 
 
 def to_patterns(value: object) -> tuple[str, ...]:
+    return to_texts(value, "programs or patterns")
+
+
+def to_texts(value: object, what: str) -> tuple[str, ...]:
+    """Check a list of texts that are not empty."""
     if not isinstance(value, list):
-        raise TypeError("a list of programs or patterns is wanted")
-    for pattern in value:
-        if not isinstance(pattern, str) or not pattern:
-            raise ValueError(f"{pattern!r:.80} is not a program or a pattern")
+        raise TypeError(f"a list of {what} is wanted")
+    for text in value:
+        if not isinstance(text, str) or not text:
+            raise ValueError(f"{text!r:.80} cannot be in a list of {what}")
     return tuple(value)
 
 
@@ -197,8 +193,8 @@ class Option:
     """How a setting is read, and its bounds."""
 
     read: Callable[[Any], Any]
-    least: float | timedelta | None = None
-    most: float | timedelta | None = None
+    minimum: float | timedelta | None = None
+    maximum: float | timedelta | None = None
 
 
 OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(

@@ -1,7 +1,4 @@
-"""The queue looked at: jobs, their log, their kin and their works.
-
-Comes from whoever operates or shows the queue; goes out as rows, always a bounded number of them.
-"""
+"""Queries of jobs, their log, their relatives and the rows they wrote; each returns a bounded number of rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +12,7 @@ from usher.queue.job_states import FINAL_STATES
 
 store = load_statements(__file__)
 
-MAX_COUNTED_JOBS: Final = 10_000  # counted, of what may be millions
+MAX_COUNTED_JOBS: Final = 10_000
 MAX_COUNTED_RUNS: Final = 1_000_000
 MAX_SHOWN_ATTEMPTS: Final = 1_000
 MAX_TREE_JOBS: Final = 1_000
@@ -27,7 +24,7 @@ JOBS_HINT: Final = "usher jobs list, or usher jobs log for those that ended."
 
 @dataclass(frozen=True, slots=True)
 class ListedJob:
-    """A job in a list: as it is in the queue, or how one run of it ended."""
+    """A job in a list: as it is in the queue, or as one of its runs ended."""
 
     id: int
     type: str
@@ -56,14 +53,14 @@ class ListedJob:
 
 @dataclass(frozen=True, slots=True)
 class StoredJob(ListedJob):
-    """A job with all there is of it."""
+    """A job with all its columns."""
 
     output: str | None
     data: str | None
 
 
 class JobFilter(TypedDict, total=False):
-    """Which jobs to list; what is None or not given does not matter."""
+    """Which jobs to list; a condition that is None or missing does not apply."""
 
     states: Sequence[str] | None
     type: str | None
@@ -71,35 +68,35 @@ class JobFilter(TypedDict, total=False):
     resource: str | None
     host: str | None
     contains: str | None  # in program, arguments, message or key
-    since: datetime | None  # scheduled since then, in the log: ended
-    after_id: int | None  # the last one of the page before
-    after_end: datetime | None  # and its end, where the log may have a job several times
+    since: datetime | None  # scheduled since then; in the log, ended since then
+    after_id: int | None  # the last job of the previous page
+    after_end: datetime | None  # its end, because the log may contain a job several times
 
 
 async def list_jobs(
-    conn: Connection, *, n: int = 100, log: bool = False, **wanted: Unpack[JobFilter]
+    conn: Connection, *, n: int = 100, log: bool = False, **conditions: Unpack[JobFilter]
 ) -> list[ListedJob]:
-    """The queue, newest first; or the log, the latest end first.
+    """List the queue, newest first, or the log, latest end first.
 
-    The log gives each job once, as it ended; states that are not final ask for failed attempts too.
+    The log lists each job once, as it ended. With states that are not final it lists failed attempts too.
     """
-    given: dict[str, Any] = {**dict.fromkeys(JobFilter.__annotations__), **wanted, "n": n}
-    states = list(given["states"] or ())
+    filters: dict[str, Any] = {**dict.fromkeys(JobFilter.__annotations__), **conditions, "n": n}
+    states = list(filters["states"] or ())
     if not log:
-        del given["after_end"]
-        return await store.list_jobs.rows(conn, ListedJob, **{**given, "states": states or None})
-    if given["after_id"] is not None and given["after_end"] is None:
-        given["after_end"] = await end_time(conn, given["after_id"])
-    given["states"] = states or [state.value for state in FINAL_STATES]
-    return await store.list_log.rows(conn, ListedJob, **given)
+        del filters["after_end"]
+        return await store.list_jobs.rows(conn, ListedJob, **filters | {"states": states or None})
+    if filters["after_id"] is not None and filters["after_end"] is None:
+        filters["after_end"] = await end_time(conn, filters["after_id"])
+    filters["states"] = states or [state.value for state in FINAL_STATES]
+    return await store.list_log.rows(conn, ListedJob, **filters)
 
 
 async def end_time(conn: Connection, id_: int) -> datetime:
-    """When a job ended."""
-    [(when,)] = await store.ended.tuples(conn, id=id_)
-    if not isinstance(when, datetime):
+    """Return when a job ended; NotFound if it is not in the log."""
+    [(end,)] = await store.end_time.tuples(conn, id=id_)
+    if not isinstance(end, datetime):
         raise NotFound(f"No job {id_} is in the log.", hint="usher jobs log")
-    return when
+    return end
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +110,7 @@ class WrittenRow:
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """The JSON value that a run set last, and which attempt did."""
+    """The JSON value that a run set last, and the attempt that set it."""
 
     value: Any
     attempt: int
@@ -122,7 +119,7 @@ class StoredResult:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A job that another waits for; without a state if the log has dropped it."""
+    """A job that another one waits for; its state is None once the log has dropped it."""
 
     id: int
     state: str | None
@@ -130,7 +127,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class JobDetails:
-    """A job, its attempts, its kin and its works."""
+    """A job with its attempts, its relatives, and the rows that it wrote."""
 
     job: StoredJob
     live: bool
@@ -145,40 +142,40 @@ class JobDetails:
 
 
 async def show_job(conn: Connection, id_: int, *, attempt: int | None = None) -> JobDetails:
-    """The job as it is in the queue, or as it ended; or as one attempt ended."""
+    """Return the job as it is in the queue or as it ended, or one attempt of it; NotFound if there is none."""
     live = await store.live_job.row(conn, StoredJob, id=id_) if attempt is None else None
     job = live or await store.logged_job.row(conn, StoredJob, id=id_, attempt=attempt)
     if job is None:
         which = f"attempt {attempt} of a job {id_}" if attempt is not None else f"job {id_}"
         raise NotFound(f"There is no {which}.", hint=JOBS_HINT)
-    [(parent, task, children)] = await store.kin.tuples(conn, id=id_, most=MAX_COUNTED_JOBS)
+    [(parent, task, children)] = await store.relatives.tuples(conn, id=id_, limit=MAX_COUNTED_JOBS)
     return JobDetails(
         job,
         live is not None,
-        await store.attempts.rows(conn, ListedJob, id=id_, most=MAX_SHOWN_ATTEMPTS),
+        await store.attempts.rows(conn, ListedJob, id=id_, limit=MAX_SHOWN_ATTEMPTS),
         parent,
         job.task_id if job.task_id is not None else task,
         children,
-        await store.wrote.rows(conn, WrittenRow, id=id_, most=MAX_SHOWN_ATTEMPTS),
+        await store.wrote.rows(conn, WrittenRow, id=id_, limit=MAX_SHOWN_ATTEMPTS),
         await show_result(conn, id_),
         await list_needs(conn, id_),
-        [job_id for (job_id,) in await store.needed_by.tuples(conn, id=id_, most=MAX_SHOWN_NEEDS)],
+        [job_id for (job_id,) in await store.needed_by.tuples(conn, id=id_, limit=MAX_SHOWN_NEEDS)],
     )
 
 
 async def show_result(conn: Connection, id_: int) -> StoredResult | None:
-    """The result of a job, whatever its state."""
+    """Return the result of a job, whatever its state."""
     return await store.show_result.row(conn, StoredResult, id=id_)
 
 
 async def list_needs(conn: Connection, id_: int) -> list[Need]:
-    """The jobs that a job waits or waited for."""
-    return await store.list_needs.rows(conn, Need, id=id_, most=MAX_SHOWN_NEEDS)
+    """Return the jobs that a job waits or waited for."""
+    return await store.list_needs.rows(conn, Need, id=id_, limit=MAX_SHOWN_NEEDS)
 
 
 @dataclass(frozen=True, slots=True)
 class JobCount:
-    """How many jobs of a type are in a state; `more` if only so many were counted."""
+    """How many jobs of a type are in a state; `more` if the count stopped at its limit."""
 
     type: str
     state: str
@@ -188,25 +185,26 @@ class JobCount:
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """The queue now, and what ended in the last 24 hours."""
+    """The jobs in the queue, and those that ended in the last 24 hours."""
 
     live: list[JobCount]
     log: list[JobCount]
 
 
 async def count_jobs(conn: Connection, *, now: datetime) -> QueueCounts:
+    """Count jobs by type and state."""
     return QueueCounts(
-        await store.count_live.rows(conn, JobCount, most=MAX_COUNTED_JOBS),
-        await store.count_log.rows(conn, JobCount, since=now - DAY, most=MAX_COUNTED_RUNS),
+        await store.count_live.rows(conn, JobCount, limit=MAX_COUNTED_JOBS),
+        await store.count_log.rows(conn, JobCount, since=now - DAY, limit=MAX_COUNTED_RUNS),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class JobTreeNode:
-    """A job among its kin; without a state if nothing is known of it any more."""
+    """A job in its tree; its state is None once the log has dropped it."""
 
     id: int
-    depth: int  # from the job asked for: ancestors are below 0
+    depth: int  # relative to the requested job; negative for ancestors
     parent: int | None
     task_id: int | None
     type: str | None
@@ -217,18 +215,18 @@ class JobTreeNode:
 
 
 async def job_tree(conn: Connection, id_: int) -> list[JobTreeNode]:
-    """The job with its ancestors to the root and its descendants, the root first."""
-    found = await store.tree.rows(
-        conn, JobTreeNode, id=id_, deep=MAX_TREE_DEPTH, most=MAX_TREE_JOBS
+    """Return the job with its ancestors and descendants, the root first; NotFound if there is no such job."""
+    nodes = await store.job_tree.rows(
+        conn, JobTreeNode, id=id_, depth=MAX_TREE_DEPTH, limit=MAX_TREE_JOBS
     )
-    if all(node.state is None and node.parent is None for node in found):
+    if all(node.state is None and node.parent is None for node in nodes):
         raise NotFound(f"There is no job {id_}.", hint=JOBS_HINT)
-    return found
+    return nodes
 
 
 @dataclass(frozen=True, slots=True)
 class RowWriter:
-    """A job that wrote a row, and when; without a state if the log has forgotten it."""
+    """A job that wrote a row, and when; its state is None once the log has dropped it."""
 
     id: int
     at: datetime
@@ -240,7 +238,7 @@ class RowWriter:
 
 
 async def row_writers(conn: Connection, table: str, row_id: str) -> list[RowWriter]:
-    """Which jobs wrote this row, the last first."""
-    return await store.made_by.rows(
-        conn, RowWriter, table=table, row_id=row_id, most=MAX_SHOWN_ATTEMPTS
+    """Return the jobs that wrote this row, the last first."""
+    return await store.row_writers.rows(
+        conn, RowWriter, table=table, row_id=row_id, limit=MAX_SHOWN_ATTEMPTS
     )

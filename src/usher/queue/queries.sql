@@ -1,5 +1,5 @@
 -- name: list_jobs
--- Jobs of the queue, newest first, a page at a time; every condition that is null is none.
+-- Jobs of the queue, newest first, a page at a time; a condition that is null does not apply.
 select
     j.id, j.type, j.program, j.args, j.state, j.message, j.hostname, j.process_id, j.exit_code, j.scheduled, j.start,
     j."end", j.last_update, j.task_id, r.name as resource, j.attempts, j.max_attempts, j.priority, j.host_rule,
@@ -21,7 +21,7 @@ order by j.id desc
 limit %(n)s;
 
 -- name: list_log
--- Runs that ended, the latest first, a page at a time: of each job its end, unless states asks for attempts too.
+-- Runs that ended, the latest first, a page at a time: the end of each job, or the states asked for.
 select
     j.id, j.type, j.program, j.args, j.state, j.message, j.hostname, j.process_id, j.exit_code, j.scheduled, j.start,
     j."end", j.last_update, j.task_id, r.name as resource, j.attempts, j.max_attempts, j.priority, j.host_rule,
@@ -42,12 +42,12 @@ where (%(after_end)s::timestamptz is null or (j."end", j.id) < (%(after_end)s, %
 order by j."end" desc, j.id desc
 limit %(n)s;
 
--- name: ended
+-- name: end_time
 -- When a job ended, by its latest entry in the log.
 select max("end") from control.job_log where id = %(id)s;
 
 -- name: live_job
--- A job of the queue with all there is of it.
+-- A job of the queue with all its columns.
 select
     j.id, j.type, j.program, j.args, j.state, j.message, j.hostname, j.process_id, j.exit_code, j.scheduled, j.start,
     j."end", j.last_update, j.task_id, r.name as resource, j.attempts, j.max_attempts, j.priority, j.host_rule,
@@ -57,7 +57,7 @@ left join control.resource r on r.id = j.resource_id
 where j.id = %(id)s;
 
 -- name: logged_job
--- The last entry of a job in the log, or that of one attempt, with all there is of it.
+-- The last entry of a job in the log, or that of one attempt, with all its columns.
 select
     j.id, j.type, j.program, j.args, j.state, j.message, j.hostname, j.process_id, j.exit_code, j.scheduled, j.start,
     j."end", j.last_update, j.task_id, r.name as resource, j.attempts, j.max_attempts, j.priority, j.host_rule,
@@ -78,14 +78,14 @@ from control.job_log j
 left join control.resource r on r.id = j.resource_id
 where j.id = %(id)s
 order by j."end", j.completed
-limit %(most)s;
+limit %(limit)s;
 
--- name: kin
+-- name: relatives
 -- The parent of a job, the task at the root of it, and how many children it has, counted up to a limit.
 select
     h.parent_job_id, h.parent_task_id,
-    (select count(*) from (select from control.job_hierarchy c where c.parent_job_id = %(id)s limit %(most)s) c)
-from (select) one
+    (select count(*) from (select from control.job_hierarchy c where c.parent_job_id = %(id)s limit %(limit)s) c)
+from (select) one_row
 left join control.job_hierarchy h on h.job_id = %(id)s;
 
 -- name: wrote
@@ -94,7 +94,7 @@ select table_name as "table", table_row_id as row_id, "timestamp" as "at"
 from control.job_table_item
 where job_id = %(id)s
 order by "timestamp", table_name, table_row_id
-limit %(most)s;
+limit %(limit)s;
 
 -- name: show_result
 -- The result of a job.
@@ -112,13 +112,13 @@ left join lateral (
 ) s on true
 where d.job_id = %(id)s
 order by d.resolved, d.needs_id
-limit %(most)s;
+limit %(limit)s;
 
 -- name: needed_by
 -- The jobs that still wait for a job.
-select job_id from control.job_dependency where needs_id = %(id)s and not resolved order by job_id limit %(most)s;
+select job_id from control.job_dependency where needs_id = %(id)s and not resolved order by job_id limit %(limit)s;
 
--- name: made_by
+-- name: row_writers
 -- The jobs that wrote a row, the last first, each with its last state.
 select i.job_id as id, i."timestamp" as "at", j.type, j.program, j.args, j.state, j.message
 from control.job_table_item i
@@ -133,10 +133,11 @@ left join lateral (
 ) j on true
 where i.table_name = %(table)s and i.table_row_id = %(row_id)s
 order by i."timestamp" desc, i.job_id desc
-limit %(most)s;
+limit %(limit)s;
 
 -- name: count_live
--- Jobs of the queue by type and state. What waits is counted up to a limit for each type, found by leaping from one to the next.
+-- Jobs of the queue by type and state. Pending jobs are counted up to a limit for each type; the recursion skips from
+-- type to type by the index.
 with recursive types as (
     (select type from control.job where state = 'pending' order by type limit 1)
   union all
@@ -145,37 +146,37 @@ with recursive types as (
         select j.type from control.job j where j.state = 'pending' and j.type > types.type order by j.type limit 1
     ) next
 ), counted as (
-    select t.type, 'pending' as state, n.number, n.number >= %(most)s as more
+    select t.type, 'pending' as state, n.number, n.number >= %(limit)s as more
     from types t
     cross join lateral (
         select count(*) as number
-        from (select from control.job j where j.state = 'pending' and j.type = t.type limit %(most)s) j
+        from (select from control.job j where j.state = 'pending' and j.type = t.type limit %(limit)s) j
     ) n
   union all
     select type, 'running', count(*), false from control.job where state = 'running' group by type
   union all
-    select j.type, 'waiting', count(*), sum(count(*)) over () >= %(most)s
+    select j.type, 'waiting', count(*), sum(count(*)) over () >= %(limit)s
     from (
-        select distinct d.job_id from control.job_dependency d where not d.resolved limit %(most)s
+        select distinct d.job_id from control.job_dependency d where not d.resolved limit %(limit)s
     ) d
     join control.job j on j.id = d.job_id
     where j.state = 'waiting'
     group by j.type
   union all
-    select type, 'temporary-error', count(*), sum(count(*)) over () >= %(most)s
-    from (select type from control.job where state = 'temporary-error' limit %(most)s) j
+    select type, 'temporary-error', count(*), sum(count(*)) over () >= %(limit)s
+    from (select type from control.job where state = 'temporary-error' limit %(limit)s) j
     group by type
 )
 select type, state, number, more from counted order by type, state;
 
 -- name: count_log
--- Runs that ended since then, by type and state; of very many only the latest.
-select type, state, count(*) as number, sum(count(*)) over () >= %(most)s as more
-from (select type, state from control.job_log where "end" >= %(since)s order by "end" desc limit %(most)s) j
+-- Runs that ended since then, by type and state; the latest ones up to a limit.
+select type, state, count(*) as number, sum(count(*)) over () >= %(limit)s as more
+from (select type, state from control.job_log where "end" >= %(since)s order by "end" desc limit %(limit)s) j
 group by type, state
 order by type, state;
 
--- name: tree
+-- name: job_tree
 -- A job, its ancestors to the root and its descendants, each with its last state; the root first, up to a limit.
 with recursive up as (
     select %(id)s::bigint as id, 0 as depth
@@ -183,31 +184,31 @@ with recursive up as (
     select h.parent_job_id, up.depth - 1
     from up
     join control.job_hierarchy h on h.job_id = up.id
-    where h.parent_job_id is not null and up.depth > -%(deep)s::integer
+    where h.parent_job_id is not null and up.depth > -%(depth)s::integer
 ), down as (
     select %(id)s::bigint as id, 0 as depth
   union all
     select h.job_id, down.depth + 1
     from down
     join control.job_hierarchy h on h.parent_job_id = down.id
-    where down.depth < %(deep)s::integer
-), kin as (
+    where down.depth < %(depth)s::integer
+), family as (
     select id, depth from up
   union
-    (select id, depth from down limit %(most)s)
+    (select id, depth from down limit %(limit)s)
 )
 select
-    kin.id, kin.depth, h.parent_job_id as parent, coalesce(j.task_id, h.parent_task_id) as task_id, j.type, j.program,
+    family.id, family.depth, h.parent_job_id as parent, coalesce(j.task_id, h.parent_task_id) as task_id, j.type, j.program,
     j.args, j.state, j.message
-from kin
-left join control.job_hierarchy h on h.job_id = kin.id
+from family
+left join control.job_hierarchy h on h.job_id = family.id
 left join lateral (
-    select type, program, args, state, message, task_id from control.job where id = kin.id
+    select type, program, args, state, message, task_id from control.job where id = family.id
   union all
     (
         select type, program, args, state, message, task_id from control.job_log
-        where id = kin.id order by "end" desc, completed desc limit 1
+        where id = family.id order by "end" desc, completed desc limit 1
     )
     limit 1
 ) j on true
-order by kin.depth, kin.id;
+order by family.depth, family.id;

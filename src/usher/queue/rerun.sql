@@ -1,4 +1,4 @@
 -- name: take_over
--- A run that was claimed under another type and rule gets its own.
+-- Restores the type and host rule of a job that was claimed under others.
 update control.job set type = %(type)s, host_rule = %(host_rule)s
 where id = %(id)s and claim = %(claim)s and state = 'running';

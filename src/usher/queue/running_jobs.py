@@ -1,10 +1,7 @@
-"""The manager's book of what it runs: leases kept alive, news written down, ends settled in batches.
-
-Comes from claims and from processes that started, spoke and ended; goes to the database, and back to the manager as
-word of runs that are to be stopped or were lost.
-"""
+"""The jobs that one manager runs: it extends their leases, reports progress and settles ends in batches."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,36 +12,40 @@ from uuid import UUID
 from usher.db.clock import DatabaseClock
 from usher.db.pool import Connection, Database
 from usher.queue import jobs
+from usher.queue.job_states import JobState, ProcessEnd, job_outcome
 from usher.queue.jobs import ClaimedJob, RunReport, SettledRun
 from usher.queue.policy import Policy
+from usher.queue.runners.process_runner import RunEnded
 from usher.telemetry import Log
 
 log = Log("manager")
-HEARTBEATS_PER_LEASE: Final = 3  # signs of life within a lease
+HEARTBEATS_PER_LEASE: Final = 3
 REPORT_SECONDS: Final = 1.0
-BATCH_SECONDS: Final = 0.005  # for further ends to come, so that they are written together
-KILL_LEASE_SHARE: Final = (
-    0.8  # of a lease after which, without an answer from the server, runs are ended
-)
+BATCH_SECONDS: Final = 0.005  # how long an end waits for others to settle with
+MAX_SUMMARY_CHARS: Final = 200
+KILL_LEASE_SHARE: Final = 0.8  # of a lease; a run whose lease was not extended by then is killed
 
 
 @dataclass(slots=True, eq=False)
 class JobRun:
-    """A job of ours from its claim to its end."""
+    """A claimed job until its end is settled."""
 
     job: ClaimedJob
     policy: Policy
-    good_until: float  # monotonic; past it somebody else may have the job
-    since: float = 0.0  # monotonic; when it was claimed
+    lease_end: float  # monotonic; afterwards another machine may run the job
+    claimed_at: float = 0.0  # monotonic
     pid: int | None = None
-    told_pid: bool = False
-    told: str = ""
+    is_pid_reported: bool = False
+    reported_output: str = ""
     lost: bool = False
-    given_up: bool = False  # to be given back, not settled
+    given_back: bool = False  # instead of settled
 
     @property
     def fence(self) -> tuple[int, UUID]:
         return self.job.id, self.job.claim
+
+
+StopRun = Callable[[JobRun], None]
 
 
 class RunningJobs:
@@ -58,39 +59,40 @@ class RunningJobs:
         self.runs: dict[int, JobRun] = {}
         self._ended: list[SettledRun] = []
         self._starts: list[tuple[int, UUID, datetime]] = []
-        self._news = asyncio.Event()
+        self._has_news = asyncio.Event()
         self._settling = asyncio.Lock()
 
-    def enter(self, job: ClaimedJob, policy: Policy, asked: float) -> JobRun:
-        """A job claimed at that (monotonic) time or later."""
-        run = JobRun(job, policy, asked + self.lease.total_seconds(), asked)
+    def add(self, job: ClaimedJob, policy: Policy, claimed_at: float) -> JobRun:
+        """Add a job that was claimed at that (monotonic) time or later."""
+        run = JobRun(job, policy, claimed_at + self.lease.total_seconds(), claimed_at)
         self.runs[job.id] = run
         return run
 
     def note_start(self, run: JobRun, pid: int) -> None:
-        """Its process started; if it uses a resource, the interval of the resource counts from now."""
+        """Note that its process started; the interval of its resource counts from now."""
         run.pid = pid
         if run.job.resource_id is not None:
             self._starts.append((*run.fence, self.clock.now()))
-            self._news.set()
+            self._has_news.set()
 
     def end(self, run: JobRun, settled: SettledRun) -> None:
-        """It is over; the book is written as soon as the last page is dry."""
+        """Remove a run, to be settled with the next batch."""
         self.runs.pop(run.job.id, None)
         self._ended.append(settled)
-        self._news.set()
+        self._has_news.set()
 
     # -- the loops, for the manager's task group
 
     async def settle(self) -> None:
-        """Write ends down, together with those that follow in a moment or came while the last were written."""
+        """Settle ends, in batches of all that came since the last."""
         while True:
-            await self._news.wait()
+            await self._has_news.wait()
             await asyncio.sleep(BATCH_SECONDS)
-            self._news.clear()
+            self._has_news.clear()
             await self.flush()
 
     async def flush(self) -> None:
+        """Write all starts and ends to the database."""
         async with self._settling:
             starts, self._starts = self._starts, []
             if starts:
@@ -98,92 +100,108 @@ class RunningJobs:
             ended, self._ended = self._ended, []
             if not ended:
                 return
-            done = await self.db.run(
+            settled = await self.db.run(
                 lambda conn: jobs.settle(conn, ended, now=self.clock.now()), autocommit=True
             )
-            if gone := {end.id for end in ended} - done:
-                log.warning("settled_too_late", jobs=sorted(gone)[:10])
+            if lost := {end.id for end in ended} - settled:
+                log.warning("settled_too_late", jobs=sorted(lost)[:10])
 
-    async def beat(self, stop: Callable[[JobRun], None], kill: Callable[[JobRun], None]) -> None:
-        """Signs of life; runs whose lease is gone are killed, cancelled ones stopped."""
+    async def send_heartbeats(self, stop: StopRun, kill: StopRun) -> None:
+        """Extend leases; kill runs whose lease is lost, and stop those that were cancelled."""
         pause = self.lease.total_seconds() / HEARTBEATS_PER_LEASE
         while True:
             await asyncio.sleep(pause)
-            asked = time.monotonic()
-            ours = [run for run in self.runs.values() if not run.lost]
-            answer = await self.db.run(lambda conn, ours=ours: self.sign(conn, ours))  # type: ignore[misc]
-            for run in ours:
-                self.hear(run, answer, asked, stop, kill)
+            asked_at = time.monotonic()
+            runs = [run for run in self.runs.values() if not run.lost]
+            extended = await self.db.run(lambda conn, runs=runs: self._extend(conn, runs))  # type: ignore[misc]
+            for run in runs:
+                if run.job.id in extended:
+                    run.lease_end = asked_at + self.lease.total_seconds()
+                    if extended[run.job.id]:
+                        stop(run)
+                elif self.runs.get(run.job.id) is run:
+                    log.warning("lease_lost", job=run.job.id)
+                    run.lost = True
+                    kill(run)
 
-    async def sign(self, conn: Connection, ours: list[JobRun]) -> dict[int, bool]:
-        if not ours:
+    async def _extend(self, conn: Connection, runs: list[JobRun]) -> dict[int, bool]:
+        if not runs:
             return {}
-        fences = [run.fence for run in ours]
+        fences = [run.fence for run in runs]
         return await jobs.extend(conn, fences, lease=self.lease, now=self.clock.now())
 
-    def hear(
-        self,
-        run: JobRun,
-        answer: dict[int, bool],
-        asked: float,
-        stop: Callable[[JobRun], None],
-        kill: Callable[[JobRun], None],
-    ) -> None:
-        if run.job.id not in answer:
-            if self.runs.get(run.job.id) is run:
-                log.warning("lease_lost", job=run.job.id)
-                run.lost = True
-                kill(run)
-            return
-        run.good_until = asked + self.lease.total_seconds()
-        if answer[run.job.id]:
-            stop(run)
-
-    async def watch(self, kill: Callable[[JobRun], None]) -> None:
-        """While the server is away no lease is renewed: a run ends before another machine may begin it."""
-        early = self.lease.total_seconds() * (1 - KILL_LEASE_SHARE)
+    async def watch_leases(self, kill: StopRun) -> None:
+        """Kill runs whose lease was not extended, before another machine may start them."""
+        margin = self.lease.total_seconds() * (1 - KILL_LEASE_SHARE)
         while True:
-            await asyncio.sleep(min(1.0, early / 2))
+            await asyncio.sleep(min(1.0, margin / 2))
             now = time.monotonic()
             for run in list(self.runs.values()):
-                if not run.lost and now > run.good_until - early:
+                if not run.lost and now > run.lease_end - margin:
                     log.error("lease_not_renewed", job=run.job.id)
                     run.lost = True
                     kill(run)
 
     async def report(self, output: Callable[[int], str]) -> None:
-        """Process numbers and output so far, of those that run long enough for anybody to look."""
+        """Report process ids and the output so far of jobs that run longer than a second."""
         while True:
             await asyncio.sleep(REPORT_SECONDS)
-            news = [one for run in self.runs.values() if (one := self.new(run, output))]
-            if news:
+            changes = [change for run in self.runs.values() if (change := changed(run, output))]
+            if changes:
                 await self.db.run(
-                    lambda conn, news=news: jobs.report_progress(  # type: ignore[misc]
-                        conn, self.host, news, now=self.clock.now()
+                    lambda conn, changes=changes: jobs.report_progress(  # type: ignore[misc]
+                        conn, self.host, changes, now=self.clock.now()
                     )
                 )
 
-    def new(self, run: JobRun, output: Callable[[int], str]) -> RunReport | None:
-        said = output(run.job.id)
-        pid = run.pid if not run.told_pid else None
-        if said == run.told and pid is None:
-            return None
-        changed = said if said != run.told else None
-        run.told, run.told_pid = said, run.pid is not None
-        return RunReport(*run.fence, pid, changed)
-
     async def cancelled(self) -> list[JobRun]:
-        """Which runs an operator wants stopped."""
-        ours = list(self.runs.values())
-        if not ours:
+        """Return the runs that an operator cancelled."""
+        runs = list(self.runs.values())
+        if not runs:
             return []
-        found = await self.db.run(lambda conn: jobs.cancelled(conn, [run.fence for run in ours]))
-        return [run for run in ours if run.job.id in found]
+        ids = await self.db.run(lambda conn: jobs.cancelled(conn, [run.fence for run in runs]))
+        return [run for run in runs if run.job.id in ids]
 
     async def give_back(self, runs: list[JobRun]) -> None:
-        """What is not going to be run here goes back as if nothing had been."""
+        """Return runs to the queue that will not run here, without counting an attempt."""
         for run in runs:
             self.runs.pop(run.job.id, None)
         fences = [run.fence for run in runs if not run.lost]
         if fences:
             await self.db.run(lambda conn: jobs.give_back(conn, fences, now=self.clock.now()))
+
+
+def changed(run: JobRun, output: Callable[[int], str]) -> RunReport | None:
+    """Return what of a run has changed since the last report; None if nothing has."""
+    text = output(run.job.id)
+    pid = run.pid if not run.is_pid_reported else None
+    if text == run.reported_output and pid is None:
+        return None
+    new_text = text if text != run.reported_output else None
+    run.reported_output, run.is_pid_reported = text, run.pid is not None
+    return RunReport(*run.fence, pid, new_text)
+
+
+def settled_run(run: JobRun, event: RunEnded, clock: DatabaseClock) -> SettledRun:
+    """Return how the queue settles a run that ended."""
+    end = ProcessEnd(event.code, event.why, event.detail)
+    share = random.random()  # noqa: S311 - spreads retries
+    outcome = job_outcome(end, attempts=run.job.attempts, policy=run.policy, random_share=share)
+    failed = outcome.state in {JobState.TEMPORARY_ERROR, JobState.PERMANENT_ERROR}
+    return SettledRun(
+        *run.fence,
+        state=outcome.state,
+        exit_code=outcome.exit_code,
+        pid=event.pid,
+        message=outcome.message,
+        default_message=failure_summary(event.output, outcome.note) if failed else None,
+        output=event.output or None,
+        result=event.result or None,
+        retry_at=None if outcome.retry_in is None else clock.now() + outcome.retry_in,
+    )
+
+
+def failure_summary(output: str, note: str) -> str | None:
+    """Return the last line of a failed program's output, and why it is not retried."""
+    line = output.rstrip().rpartition("\n")[2].strip()[:MAX_SUMMARY_CHARS]
+    return "; ".join(filter(None, (line, note))) or None

@@ -1,7 +1,7 @@
-"""The scheduler: makes jobs of due tasks, brings failed and lost jobs back, keeps the log's partitions.
+"""The scheduler: adds jobs of due tasks, requeues failed and lost jobs, and creates partitions of the log.
 
-Comes from the clock; goes to the queue. Several may run: one leads, by a lock that ends with its connection, and each
-of its statements would be right even if two did.
+Several schedulers may run. One leads, by a lock that ends with its connection; each statement is correct even if two
+lead.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ from usher.telemetry import (
 )
 
 log = Log("scheduler")
-LEADER_LOCK: Final = 0x7573_6865_7211  # "usher", 17: one scheduler leads
+LEADER_LOCK: Final = 0x7573_6865_7211  # "usher", 17
 TICK_SECONDS: Final = 1.0
-SILENCE_SECONDS: Final = 120.0  # seconds after which a scheduler leads no more
+SILENCE_SECONDS: Final = 120.0  # after which the server ends the connection of the leader
 BATCH_SIZE: Final = 10_000  # tasks or jobs in one transaction
-MEND_SECONDS: Final = 60.0
-DEPTH_SECONDS: Final = 15.0
+REPAIR_SECONDS: Final = 60.0
+MEASURE_SECONDS: Final = 15.0
 MAX_COUNTED_JOBS: Final = 10_000
-LOG_SECONDS: Final = 3600.0
-LOG_MONTHS_AHEAD: Final = 2  # of the log made ahead
+PARTITION_SECONDS: Final = 3600.0
+LOG_MONTHS_AHEAD: Final = 2
 
 
 class Scheduler:
-    """An actor: `await Scheduler(dsn).run(stop)`."""
+    """`await Scheduler(dsn).run(stop)` works until the event `stop` is set."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Scheduler:
         self._last: dict[str, float] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work whenever it is this one's turn to lead, until told to stop; a lost server is waited for."""
+        """Work while this scheduler leads; reconnect when the server is away."""
 
         async def work(conn: Connection) -> None:
             try:
@@ -68,36 +68,37 @@ class Scheduler:
             if self.leading or await self.lead(conn):
                 await self.clock.sync(conn)
                 try:
-                    await self.round(conn)
+                    await self.run_once(conn)
                 except CONFLICT_ERRORS as error:
                     log.warning("round_cut_short", reason=error.diag.message_primary)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), self.tick)
 
     async def lead(self, conn: Connection) -> bool:
-        """Try to be the one that works, for as long as the connection lives."""
+        """Try to become the leader until the connection ends."""
         self.leading = await tasks.try_to_lead(conn, lock=LEADER_LOCK, silence=self.silence)
         if self.leading:
             log.info("leads")
         return self.leading
 
-    async def round(self, conn: Connection) -> None:
-        """Everything whose time has come, once."""
-        await self.packs(conn, self.reap)
-        await self.packs(conn, self.retry)
-        await self.packs(conn, self.park)
-        await self.packs(conn, self.spawn)
-        if self.time_for("mend", MEND_SECONDS):
-            mended = await tasks.repair_resources(conn, now=self.clock.now())
-            if mended:
-                log.warning("mended", resources=mended)
-        if self.time_for("depth", DEPTH_SECONDS):
+    async def run_once(self, conn: Connection) -> None:
+        """Do everything that is due, once."""
+        for work in (self.requeue_lost, self.requeue_failed, self.park, self.enqueue_due):
+            await self.run_batches(conn, work)
+        if self.is_time_for("repair", REPAIR_SECONDS):
+            repaired = await tasks.repair_resources(conn, now=self.clock.now())
+            if repaired:
+                log.warning("mended", resources=repaired)
+        if self.is_time_for("measure", MEASURE_SECONDS):
             await self.measure(conn)
-        if self.time_for("log", LOG_SECONDS):
-            await tasks.create_log_partitions(conn, months=LOG_MONTHS_AHEAD, now=self.clock.now())
+        if self.is_time_for("partitions", PARTITION_SECONDS):
+            now = self.clock.now()
+            await tasks.create_log_partitions(conn, months=LOG_MONTHS_AHEAD, now=now)
 
-    async def packs(self, conn: Connection, work: Callable[[Connection], Awaitable[int]]) -> None:
-        """One transaction after the other until a pack is not full."""
+    async def run_batches(
+        self, conn: Connection, work: Callable[[Connection], Awaitable[int]]
+    ) -> None:
+        """Run transactions until a batch is not full."""
         done = BATCH_SIZE
         while done >= BATCH_SIZE:
             async with conn.transaction():
@@ -106,23 +107,23 @@ class Scheduler:
     async def park(self, conn: Connection) -> int:
         return await tasks.park_tasks(conn, n=BATCH_SIZE, now=self.clock.now())
 
-    async def spawn(self, conn: Connection) -> int:
+    async def enqueue_due(self, conn: Connection) -> int:
         now = self.clock.now()
         due = await tasks.due_tasks(conn, n=BATCH_SIZE, now=now)
         if due:
-            made = await tasks.enqueue_due_tasks(conn, due, now=now)
-            SCHEDULED_JOBS.inc(made)
-            log.info("scheduled", tasks=made)
+            added = await tasks.enqueue_due_tasks(conn, due, now=now)
+            SCHEDULED_JOBS.inc(added)
+            log.info("scheduled", tasks=added)
         return len(due)
 
-    async def retry(self, conn: Connection) -> int:
-        back = await tasks.requeue_failed_jobs(conn, n=BATCH_SIZE, now=self.clock.now())
-        if back:
-            RETRIED_JOBS.inc(back)
-            log.info("tried_again", jobs=back)
-        return back
+    async def requeue_failed(self, conn: Connection) -> int:
+        requeued = await tasks.requeue_failed_jobs(conn, n=BATCH_SIZE, now=self.clock.now())
+        if requeued:
+            RETRIED_JOBS.inc(requeued)
+            log.info("tried_again", jobs=requeued)
+        return requeued
 
-    async def reap(self, conn: Connection) -> int:
+    async def requeue_lost(self, conn: Connection) -> int:
         lost = await tasks.requeue_lost_jobs(conn, n=BATCH_SIZE, now=self.clock.now())
         if lost:
             EXPIRED_LEASES.inc(len(lost))
@@ -130,18 +131,18 @@ class Scheduler:
         return len(lost)
 
     async def measure(self, conn: Connection) -> None:
-        """What waits, for the metrics."""
+        """Set the metrics of waiting jobs."""
         WAITING_JOBS.clear()
         OLDEST_JOB_SECONDS.clear()
-        for type_, n, oldest in await tasks.count_due_jobs(
-            conn, most=MAX_COUNTED_JOBS, now=self.clock.now()
-        ):
-            WAITING_JOBS.labels(type_).set(n)
+        counts = await tasks.count_due_jobs(conn, limit=MAX_COUNTED_JOBS, now=self.clock.now())
+        for type_, count, oldest in counts:
+            WAITING_JOBS.labels(type_).set(count)
             OLDEST_JOB_SECONDS.labels(type_).set(oldest)
 
-    def time_for(self, what: str, seconds: float) -> bool:
+    def is_time_for(self, work: str, seconds: float) -> bool:
+        """Whether the work was last done so many seconds ago; if so, it counts as done now."""
         now = asyncio.get_running_loop().time()
-        if now - self._last.get(what, -seconds) < seconds:
+        if now - self._last.get(work, -seconds) < seconds:
             return False
-        self._last[what] = now
+        self._last[work] = now
         return True

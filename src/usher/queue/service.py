@@ -1,7 +1,4 @@
-"""A manager or a scheduler as a process: opens the control area, works until told to stop, and leaves in order.
-
-Comes from settings; goes on until TERM or INT. The first lets a manager's jobs end, the second gives them back.
-"""
+"""A manager or a scheduler as a process: opens the control area and works until TERM or INT."""
 
 import asyncio
 import socket
@@ -32,50 +29,50 @@ Ready = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class QueueServiceOptions:
-    """What the operator asked of a manager."""
+    """The options of a manager."""
 
     host: str = ""
     types: frozenset[str] = frozenset()
-    most: int | None = None
+    max_processes: int | None = None
 
 
 async def run_manager(
     loaded: LoadedSettings,
-    wish: QueueServiceOptions,
+    options: QueueServiceOptions,
     *,
     ready: Ready,
-    told: asyncio.Event | None = None,
+    stop_event: asyncio.Event | None = None,
 ) -> None:
     """Run jobs on this machine."""
     settings = loaded.settings
-    rules = read_policies(loaded.workers)
-    check_users(rules)
+    policies = read_policies(loaded.workers)
+    check_users(policies)
     process_tree.hide_memory()
-    host = (wish.host or socket.gethostname()).lower()
+    host = (options.host or socket.gethostname()).lower()
     async with control_dsn(settings) as dsn:
         role = await usable_role(dsn, MANAGER, patience=settings.connect_timeout)
-        post = ManagerConfig(
+        config = ManagerConfig(
             host=host,
-            policies=rules,
+            policies=policies,
             dsn=await worker_dsn(dsn, settings.worker_url),
             env=job_variables(settings.data, loaded.file, settings.mgmt_url),
-            types=wish.types,
-            most=wish.most,
+            types=options.types,
+            max_processes=options.max_processes,
             lease=timedelta(seconds=settings.job_lease),
         )
         async with Database(dsn, size=settings.pool_size, role=role) as db:
-            with stop_events(told) as (stop, stop_now):
+            with stop_events(stop_event) as (stop, stop_now):
                 ready(f"manager at {host}")
-                await Manager(db, post).run(stop, stop_now)
+                await Manager(db, config).run(stop, stop_now)
 
 
 async def run_scheduler(
-    settings: Settings, *, ready: Ready, told: asyncio.Event | None = None
+    settings: Settings, *, ready: Ready, stop_event: asyncio.Event | None = None
 ) -> None:
-    """Make jobs of tasks, and bring back what failed or was lost."""
+    """Add jobs of tasks, and requeue failed and lost jobs."""
     async with control_dsn(settings) as dsn:
         role = await usable_role(dsn, SCHEDULER, patience=settings.connect_timeout)
-        with stop_events(told) as (stop, _):
+        with stop_events(stop_event) as (stop, _):
             ready("scheduler")
             await Scheduler(dsn, role=role).run(stop)
     log.info("stopped")
@@ -83,13 +80,13 @@ async def run_scheduler(
 
 @asynccontextmanager
 async def control_dsn(settings: Settings) -> AsyncIterator[str]:
-    """The control area, its tables up to date."""
-    with open_areas(settings) as found:
-        await migrate.ensure(found, ("control",), patience=settings.connect_timeout)
-        yield found.dsns[Area.CONTROL]
+    """Yield the DSN of the control area, whose schema is up to date."""
+    with open_areas(settings) as areas:
+        await migrate.ensure(areas, ("control",), patience=settings.connect_timeout)
+        yield areas.dsns[Area.CONTROL]
 
 
 def job_variables(data: Path, file: Path | None, mgmt_url: str) -> dict[str, str]:
-    """So that a job that runs `usher …` or calls MGMT finds the same ones; passwords stay with the manager."""
+    """Return the variables with which a job that runs `usher …` finds the same settings and MGMT, without passwords."""
     shared = {"USHER_DATA": str(data.absolute()), "USHER_MGMT_URL": mgmt_url}
     return shared | ({"USHER_CONFIG": str(file.absolute())} if file else {})

@@ -1,7 +1,4 @@
-"""Tasks and resources looked at.
-
-Comes from whoever operates or shows the queue; goes out as rows, always a bounded number of them.
-"""
+"""Queries of tasks, resources and paused types; each returns a bounded number of rows."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,12 +11,12 @@ from usher.queue.periods import TaskSchedule
 
 store = load_statements(__file__)
 
-MAX_COUNTED_JOBS: Final = 10_000  # jobs counted for each resource
+MAX_COUNTED_JOBS: Final = 10_000  # for each resource
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTask:
-    """A task with all that can be set for it, and its live job if there is one."""
+    """A task with all its fields, and its live job if there is one."""
 
     id: int
     name: str | None
@@ -45,7 +42,7 @@ class StoredTask:
     job_state: str | None
 
     @property
-    def clock(self) -> TaskSchedule:
+    def schedule(self) -> TaskSchedule:
         return TaskSchedule(
             self.periodicity, self.hour, self.minute, self.second, self.cron, self.timezone
         )
@@ -55,13 +52,13 @@ async def list_tasks(
     conn: Connection,
     *,
     state: str | None = None,
-    type: str | None = None,  # noqa: A002 - the name of the column, as the callers have it
+    type: str | None = None,  # noqa: A002 - the name of the column, as callers pass it
     resource: str | None = None,
     contains: str | None = None,
     after_id: int = 0,
     n: int = 100,
 ) -> list[StoredTask]:
-    """Tasks in the order of their numbers."""
+    """Return tasks by id."""
     return await store.list_tasks.rows(
         conn,
         StoredTask,
@@ -75,17 +72,17 @@ async def list_tasks(
 
 
 async def show_task(conn: Connection, task: int | str) -> StoredTask:
-    """The task of that number or name."""
-    number, name = (task, None) if isinstance(task, int) else (None, task)
-    found = await store.show_task.row(conn, StoredTask, id=number, name=name)
-    if found is None:
+    """Return the task with this id or name; NotFound if there is none."""
+    id_, name = (task, None) if isinstance(task, int) else (None, task)
+    stored = await store.show_task.row(conn, StoredTask, id=id_, name=name)
+    if stored is None:
         raise NotFound(f"There is no task {task!r}.", hint="usher tasks list")
-    return found
+    return stored
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceStatus:
-    """A resource, what runs on it now, and how many jobs wait for it (counted up to a limit)."""
+    """A resource, how many of its jobs run, and how many wait (counted up to a limit)."""
 
     id: int
     name: str
@@ -107,7 +104,7 @@ class PausedType:
 
 
 async def paused_types(conn: Connection) -> list[PausedType]:
-    """The paused types, by name."""
+    """Return the paused types, by name."""
     return await store.paused_types.rows(conn, PausedType)
 
 
@@ -119,14 +116,14 @@ async def list_resources(
     after: str = "",
     n: int = 100,
 ) -> list[ResourceStatus]:
-    """Resources by name."""
+    """Return resources by name."""
     return await store.list_resources.rows(
-        conn, ResourceStatus, contains=contains, name=name, after=after, n=n, most=MAX_COUNTED_JOBS
+        conn, ResourceStatus, contains=contains, name=name, after=after, n=n, limit=MAX_COUNTED_JOBS
     )
 
 
 async def log_retention(conn: Connection) -> timedelta:
-    """How long the log is kept."""
-    [(span,)] = await store.log_keep.tuples(conn)
-    assert isinstance(span, timedelta)  # noqa: S101 - the column's type
-    return span
+    """Return how long the log is kept."""
+    [(retention,)] = await store.log_retention.tuples(conn)
+    assert isinstance(retention, timedelta)  # noqa: S101 - the column's type
+    return retention

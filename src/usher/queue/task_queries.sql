@@ -1,5 +1,5 @@
 -- name: list_tasks
--- Tasks in the order of their numbers, a page at a time; every condition that is null is none.
+-- Tasks in the order of their numbers, a page at a time; a condition that is null does not apply.
 select
     t.id, t.name, t.type, t.program, t.args, t.state, t.host_rule, t.periodicity, t.hour, t.minute, t.second, t.cron,
     t.timezone, t.jitter, t.autoperiodicity, t.next_run, t.latest_run, r.name as resource, t.priority, t.data,
@@ -37,7 +37,7 @@ select
 from control.resource r
 cross join lateral (
     select count(*) as waiting
-    from (select from control.job j where j.resource_id = r.id and j.state = 'pending' limit %(most)s) j
+    from (select from control.job j where j.resource_id = r.id and j.state = 'pending' limit %(limit)s) j
 ) w
 where r.name > %(after)s
     and (%(contains)s::text is null or strpos(r.name, %(contains)s) > 0)
@@ -49,6 +49,6 @@ limit %(n)s;
 -- Types of job that no manager may claim.
 select type::text, reason, since from control.paused_type order by type;
 
--- name: log_keep
+-- name: log_retention
 -- How long the log is kept.
-select log_keep from control.house;
+select log_keep from control.settings;

@@ -1,10 +1,7 @@
-"""Tasks and their clocks: which are due, their jobs, and what brings jobs back into the queue.
-
-Comes from the operator and the scheduler; goes to control.task and, as jobs, to control.job.
-"""
+"""Tasks that are due, their jobs, and the upkeep of the queue that the scheduler does."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 import psycopg
@@ -12,19 +9,20 @@ import psycopg
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.errors import BadInput
+from usher.queue.host_rules import normalize_host_rule
 from usher.queue.jobs import error_reason
-from usher.queue.periods import TaskSchedule, first_run, next_run, normalize_host_rule
+from usher.queue.periods import TaskSchedule, first_run, next_run
 
 store = load_statements(__file__)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """A program that is to run again and again."""
+    """A task to add: a program and when it runs."""
 
     type: str
     program: str
-    clock: TaskSchedule
+    schedule: TaskSchedule
     args: tuple[str, ...] = ()
     name: str | None = None
     host_rule: str = ""
@@ -37,7 +35,7 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class DueTask:
-    """A task whose time has come."""
+    """A task that is due, with the columns of its schedule."""
 
     id: int
     slot: datetime
@@ -49,101 +47,81 @@ class DueTask:
     timezone: str
 
     def next_run(self, now: datetime) -> datetime:
-        clock = TaskSchedule(
+        """Return when the task is due after this run."""
+        schedule = TaskSchedule(
             self.periodicity, self.hour, self.minute, self.second, self.cron, self.timezone
         )
-        return next_run(clock, self.slot, now)
+        return next_run(schedule, self.slot, now)
 
 
 async def add_task(conn: Connection, task: TaskSpec, *, now: datetime) -> int:
-    """A new task; its first job comes at once, or when its time of day or cron expression says."""
-    clock = task.clock
+    """Add a task and return its id; BadInput if it cannot be stored or its name is taken."""
+    columns = asdict(task)
+    columns |= columns.pop("schedule")
+    columns |= {"args": list(task.args), "host_rule": normalize_host_rule(task.host_rule)}
     try:
-        made = await store.add.tuples(
-            conn,
-            name=task.name,
-            type=task.type,
-            program=task.program,
-            args=list(task.args),
-            host_rule=normalize_host_rule(task.host_rule),
-            periodicity=clock.periodicity,
-            hour=clock.hour,
-            minute=clock.minute,
-            second=clock.second,
-            cron=clock.cron,
-            timezone=clock.timezone,
-            jitter=task.jitter,
-            autoperiodicity=task.autoperiodicity,
-            next_run=first_run(clock, now),
-            resource=task.resource,
-            priority=task.priority,
-            data=task.data,
-        )
+        rows = await store.add_task.tuples(conn, **columns, next_run=first_run(task.schedule, now))
     except (psycopg.DataError, psycopg.errors.CheckViolation) as error:
         raise BadInput(f"The task cannot be added: {error_reason(error)}.") from error
-    if not made:
+    if not rows:
         raise BadInput(f"There is a task named {task.name!r} already.", hint="usher tasks list")
-    [(id_,)] = made
+    [(id_,)] = rows
     return int(id_)
 
 
 async def park_tasks(conn: Connection, *, n: int, now: datetime) -> int:
-    """Set aside due tasks whose job still lives, until it ends; returns how many."""
-    [(parked,)] = await store.park.tuples(conn, n=n, now=now)
+    """Park due tasks whose job is still live until that job ends; return how many."""
+    [(parked,)] = await store.park_tasks.tuples(conn, n=n, now=now)
     return int(parked)
 
 
 async def due_tasks(conn: Connection, *, n: int, now: datetime) -> list[DueTask]:
-    """Tasks whose time has come, locked until the transaction ends."""
-    return await store.due.rows(conn, DueTask, n=n, now=now)
+    """Return tasks that are due, locked until the transaction ends."""
+    return await store.due_tasks.rows(conn, DueTask, n=n, now=now)
 
 
 async def enqueue_due_tasks(conn: Connection, tasks: Sequence[DueTask], *, now: datetime) -> int:
-    """Make the jobs of due tasks and set their clocks; returns how many."""
-    nexts = [task.next_run(now) for task in tasks]
-    return await store.spawn.run(conn, ids=[task.id for task in tasks], nexts=nexts)
+    """Add the jobs of due tasks and set the next runs; return how many."""
+    next_runs = [task.next_run(now) for task in tasks]
+    ids = [task.id for task in tasks]
+    return await store.enqueue_due_tasks.run(conn, ids=ids, next_runs=next_runs)
 
 
 async def requeue_failed_jobs(conn: Connection, *, n: int, now: datetime) -> int:
-    """Put jobs whose wait is over back into the queue; returns how many."""
-    [(back, _)] = await store.retry.tuples(conn, n=n, now=now)
-    return int(back)
+    """Return jobs whose retry delay is over to the queue; return how many."""
+    [(requeued, _)] = await store.requeue_failed_jobs.tuples(conn, n=n, now=now)
+    return int(requeued)
 
 
 async def requeue_lost_jobs(conn: Connection, *, n: int, now: datetime) -> list[int]:
-    """Take back runs whose lease has ended."""
-    return [id_ for (id_,) in await store.reap.tuples(conn, n=n, now=now)]
+    """Take back jobs whose lease has expired; return their ids."""
+    return [id_ for (id_,) in await store.requeue_lost_jobs.tuples(conn, n=n, now=now)]
 
 
 async def repair_resources(conn: Connection, *, now: datetime) -> int:
-    """Put right what somebody changed by hand; returns how many resources were wrong."""
-    [(mended,)] = await store.mend.tuples(conn, now=now)
-    return int(mended)
+    """Correct the counts of resources that were changed by hand; return how many were wrong."""
+    [(repaired,)] = await store.repair_resources.tuples(conn, now=now)
+    return int(repaired)
 
 
 async def create_log_partitions(conn: Connection, *, months: int, now: datetime) -> int:
-    """Make the log's partitions ahead of time; returns how many were missing."""
-    [(made,)] = await store.make_log.tuples(conn, months=months, now=now)
-    return int(made)
-
-
-async def prune_log(conn: Connection, *, now: datetime) -> int:
-    """Forget what ended too long ago; returns how many partitions went."""
-    [(pruned,)] = await store.prune_log.tuples(conn, now=now)
-    return int(pruned)
+    """Create the partitions of the log for this month and the next ones; return how many were missing."""
+    [(created,)] = await store.create_log_partitions.tuples(conn, months=months, now=now)
+    return int(created)
 
 
 async def count_due_jobs(
-    conn: Connection, *, most: int, now: datetime
+    conn: Connection, *, limit: int, now: datetime
 ) -> list[tuple[str, int, float]]:
-    """What could run now, by type: how many (counted up to so many), and the seconds the oldest waits."""
+    """Return, by type, how many jobs could run now (counted up to a limit) and the oldest one's wait in seconds."""
     return [
-        (type_, n, oldest)
-        for type_, n, oldest in await store.depth.tuples(conn, most=most, now=now)
+        (type_, count, oldest)
+        for type_, count, oldest in await store.count_due_jobs.tuples(conn, limit=limit, now=now)
     ]
 
 
 async def try_to_lead(conn: Connection, *, lock: int, silence: float) -> bool:
-    """Try to be the one scheduler that works, for as long as the connection lives and is not silent for so long."""
-    [(leading, *_)] = await store.lead.tuples(conn, lock=lock, silence=f"{silence * 1000:.0f}ms")
+    """Try to become the leading scheduler until the connection ends or is silent for so many seconds."""
+    milliseconds = f"{silence * 1000:.0f}ms"
+    [(leading, *_)] = await store.try_to_lead.tuples(conn, lock=lock, silence=milliseconds)
     return bool(leading)

@@ -1,8 +1,4 @@
-"""Why a job does not run, in words.
-
-Comes from what the database knows of the job, its resource and its type; goes to whoever asks, the strongest reason
-first, each with the next thing to try where there is one.
-"""
+"""Explains why a job does not run: the strongest reason first, each with the next command to try, if there is one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,22 +10,22 @@ from usher import durations
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.queue import queries
+from usher.queue.host_rules import may_run
 from usher.queue.job_states import JobState
-from usher.queue.periods import may_run
 from usher.queue.queries import Need
 
 store = load_statements(__file__)
 
-MAX_COUNTED_JOBS: Final = 1_000  # counted, of those that go before
-MAX_LOG_ENTRIES: Final = 10_000  # entries of the log that are looked at
+MAX_COUNTED_JOBS: Final = 1_000
+MAX_LOG_ENTRIES: Final = 10_000
 MAX_NAMED_JOBS: Final = 5
-IDLE_WARNING: Final = timedelta(seconds=30)  # a manager asks far more often than this
+IDLE_WARNING: Final = timedelta(seconds=30)  # a manager polls far more often
 SECOND: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """What decides when a live job runs."""
+    """A live job with what decides when it runs."""
 
     id: int
     type: str
@@ -59,7 +55,7 @@ class WaitingJob:
 
 @dataclass(frozen=True, slots=True)
 class ResourceUser:
-    """A job that runs on a resource."""
+    """A running job of a resource."""
 
     id: int
     hostname: str | None
@@ -68,135 +64,132 @@ class ResourceUser:
 
 @dataclass(frozen=True, slots=True)
 class QueueSituation:
-    """What else is known of a job that waits."""
+    """The jobs that a waiting job competes with."""
 
     users: list[ResourceUser]  # of its resource
-    in_line: int  # before it, at its resource
-    before: int  # of its type, due before it
+    before_at_resource: int
+    before_in_type: int
     running: int  # of its type
-    started: datetime | None  # the last of its type
+    started: datetime | None  # when the last of its type started
 
 
 async def waiting_reasons(
     conn: Connection, id_: int, *, host: str | None = None, now: datetime
 ) -> list[str]:
-    """Why the job does not run, or not on that machine; or that it does, or did."""
-    facts = await store.facts.row(conn, WaitingJob, id=id_)
-    if facts is None:
-        shown = await queries.show_job(conn, id_)
-        return [f"It has ended: {shown.job.state}, {time_text(shown.job.end)}."]
-    if facts.state == JobState.WAITING:
+    """Return why the job does not run, or not on that machine; or that it runs or has ended."""
+    job = await store.waiting_job.row(conn, WaitingJob, id=id_)
+    if job is None:
+        ended = (await queries.show_job(conn, id_)).job
+        return [f"It has ended: {ended.state}, at {time_text(ended.end)}."]
+    if job.state == JobState.WAITING:
         return list(dependency_reasons(await queries.list_needs(conn, id_)))
-    around = await load_situation(conn, facts, host, now) if facts.state == "pending" else None
-    return list(reasons(facts, around, host, now))
+    situation = await load_situation(conn, job, host, now) if job.state == "pending" else None
+    return list(reasons(job, situation, host, now))
 
 
 def dependency_reasons(needs: Sequence[Need]) -> Iterator[str]:
-    """Which of the needed jobs have not completed."""
+    """Name the needed jobs that have not completed."""
     unfinished = [need for need in needs if need.state != JobState.COMPLETED]
-    named = ", ".join(
+    names = ", ".join(
         f"{need.id} ({need.state or 'unknown'})" for need in unfinished[:MAX_NAMED_JOBS]
     )
     more = (
         f" and {len(unfinished) - MAX_NAMED_JOBS} more" if len(unfinished) > MAX_NAMED_JOBS else ""
     )
-    yield f"It waits until other jobs have completed: {named}{more}."
+    yield f"It waits until other jobs have completed: {names}{more}."
 
 
 async def load_situation(
-    conn: Connection, facts: WaitingJob, host: str | None, now: datetime
+    conn: Connection, job: WaitingJob, host: str | None, now: datetime
 ) -> QueueSituation:
-    place = {
-        name: getattr(facts, name) for name in ("id", "type", "host_rule", "priority", "scheduled")
-    }
-    users, in_line = [], 0
-    if facts.resource_id is not None:
-        resource = facts.resource_id
-        users = await store.users.rows(
-            conn, ResourceUser, resource_id=resource, most=MAX_NAMED_JOBS
+    turn = {name: getattr(job, name) for name in ("id", "type", "priority", "scheduled")}
+    users, before_at_resource = [], 0
+    if job.resource_id is not None:
+        resource = {"resource_id": job.resource_id}
+        users = await store.resource_users.rows(
+            conn, ResourceUser, **resource, limit=MAX_NAMED_JOBS
         )
-        line = await store.line_before.tuples(
-            conn, resource_id=resource, most=MAX_COUNTED_JOBS, **place
+        [(count,)] = await store.count_before_at_resource.tuples(
+            conn, **resource, **turn, host_rule=job.host_rule, limit=MAX_COUNTED_JOBS
         )
-        in_line = line[0][0] if facts.held else 0
-    del place["host_rule"]
-    [(before,)] = await store.turns_before.tuples(
-        conn, host=host, now=now, most=MAX_COUNTED_JOBS, **place
+        before_at_resource = count if job.held else 0
+    [(before_in_type,)] = await store.count_before_in_type.tuples(
+        conn, host=host, now=now, **turn, limit=MAX_COUNTED_JOBS
     )
-    since = facts.scheduled - IDLE_WARNING
-    [(running, started)] = await store.seen.tuples(
-        conn, type=facts.type, since=since, most=MAX_LOG_ENTRIES
+    since = job.scheduled - IDLE_WARNING
+    [(running, started)] = await store.type_activity.tuples(
+        conn, type=job.type, since=since, limit=MAX_LOG_ENTRIES
     )
-    return QueueSituation(users, in_line, before, running, started)
+    return QueueSituation(users, before_at_resource, before_in_type, running, started)
 
 
 def reasons(
-    facts: WaitingJob, around: QueueSituation | None, host: str | None, now: datetime
+    job: WaitingJob, situation: QueueSituation | None, host: str | None, now: datetime
 ) -> Iterator[str]:
-    """The words, from facts alone."""
-    if around is not None:
-        yield from pending_reasons(facts, around, host, now)
-    elif facts.state == "running":
-        yield from running_reasons(facts, now)
+    """Yield the reasons from what was loaded."""
+    if situation is not None:
+        yield from pending_reasons(job, situation, host, now)
+    elif job.state == "running":
+        yield from running_reasons(job, now)
     else:
-        yield from failed_reasons(facts, now)
-    if facts.task_disabled:
-        yield f"Its task is disabled, so this is its last job until usher tasks enable {facts.task}."
+        yield from failed_reasons(job, now)
+    if job.task_disabled:
+        yield f"Its task is disabled, so this is its last job: usher tasks enable {job.task}."
 
 
-def running_reasons(facts: WaitingJob, now: datetime) -> Iterator[str]:
-    process = "" if facts.process_id is None else f" as process {facts.process_id}"
-    yield f"It runs on {facts.hostname}{process}, since {time_text(facts.start)}."
-    if facts.cancel:
-        yield "It is to be stopped by its manager."
-    if facts.lease_until is not None and facts.lease_until < now:
+def running_reasons(job: WaitingJob, now: datetime) -> Iterator[str]:
+    process = "" if job.process_id is None else f" as process {job.process_id}"
+    yield f"It runs on {job.hostname}{process}, since {time_text(job.start)}."
+    if job.cancel:
+        yield "It is cancelled, and its manager is stopping it."
+    if job.lease_until is not None and job.lease_until < now:
         yield (
-            f"Its manager gave no sign of life and its lease ended {ago_text(facts.lease_until, now)}; "
-            "a scheduler takes it back: usher scheduler"
+            f"Its manager sent no heartbeat and its lease expired {ago_text(job.lease_until, now)}; "
+            "a scheduler requeues it: usher scheduler"
         )
 
 
-def failed_reasons(facts: WaitingJob, now: datetime) -> Iterator[str]:
-    most = "" if facts.max_attempts is None else f" of {facts.max_attempts}"
-    yield f"Attempt {facts.attempts}{most} failed for now."
-    if facts.scheduled > now:
+def failed_reasons(job: WaitingJob, now: datetime) -> Iterator[str]:
+    limit = "" if job.max_attempts is None else f" of {job.max_attempts}"
+    yield f"Attempt {job.attempts}{limit} ended with a temporary error."
+    if job.scheduled > now:
         yield (
-            f"It is tried again {time_text(facts.scheduled)}, in {duration_text(facts.scheduled - now)}; "
-            f"sooner by usher jobs retry {facts.id}"
+            f"It is retried at {time_text(job.scheduled)}, in {duration_text(job.scheduled - now)}; "
+            f"now with usher jobs retry {job.id}"
         )
     else:
         yield (
-            f"Its time to be tried again came {ago_text(facts.scheduled, now)}, "
-            "and nobody has put it back: does a scheduler run? usher scheduler"
+            f"Its retry was due {ago_text(job.scheduled, now)}, "
+            "but it was not requeued: does a scheduler run? usher scheduler"
         )
 
 
 def pending_reasons(
-    facts: WaitingJob, around: QueueSituation, host: str | None, now: datetime
+    job: WaitingJob, situation: QueueSituation, host: str | None, now: datetime
 ) -> Iterator[str]:
-    if facts.scheduled > now:
-        yield f"Its time comes {time_text(facts.scheduled)}, in {duration_text(facts.scheduled - now)}."
+    if job.scheduled > now:
+        yield f"It is due at {time_text(job.scheduled)}, in {duration_text(job.scheduled - now)}."
         return
-    if facts.type_paused:
-        yield f"Its type {facts.type} is paused: usher jobs resume {facts.type}"
+    if job.type_paused:
+        yield f"Its type {job.type} is paused: usher jobs resume {job.type}"
         return
-    yield from host_reasons(facts.host_rule, host)
-    held = list(resource_reasons(facts, around, now))
-    yield from held
-    if not held and around.before:
+    yield from host_reasons(job.host_rule, host)
+    at_resource = list(resource_reasons(job, situation, now))
+    yield from at_resource
+    if not at_resource and situation.before_in_type:
         yield (
-            f"It waits its turn: {count_text(around.before)} of type {facts.type} go before it, "
-            f"and {around.running} run."
+            f"It waits its turn: {count_text(situation.before_in_type)} of type {job.type} go before it, "
+            f"and {situation.running} run."
         )
     if (
-        not around.running
-        and now - max(facts.scheduled, around.started or facts.scheduled) > IDLE_WARNING
+        not situation.running
+        and now - max(job.scheduled, situation.started or job.scheduled) > IDLE_WARNING
     ):
         yield (
-            f"No job of type {facts.type} has started for {duration_text(now - (around.started or facts.scheduled))}: "
-            f"does a manager run that takes this type? usher manager --type {facts.type}"
+            f"No job of type {job.type} has started for {duration_text(now - (situation.started or job.scheduled))}: "
+            f"does a manager run that takes this type? usher manager --type {job.type}"
         )
-    elif not held and not around.before:
+    elif not at_resource and not situation.before_in_type:
         yield "It is the next of its type."
 
 
@@ -213,26 +206,26 @@ def host_reasons(rule: str, host: str | None) -> Iterator[str]:
         yield f"It may not run on {host}: its rule is {rule}."
 
 
-def resource_reasons(facts: WaitingJob, around: QueueSituation, now: datetime) -> Iterator[str]:
-    """Held back by its resource: no seat, no pause since the last start, or others of its line."""
-    if facts.running is None or facts.capacity is None or facts.interval is None:
+def resource_reasons(job: WaitingJob, situation: QueueSituation, now: datetime) -> Iterator[str]:
+    """Explain a wait for the resource: it has no room, its interval has not passed, or other jobs go first."""
+    if job.running is None or job.capacity is None or job.interval is None:
         return
-    if facts.resource_paused:
-        yield f"Its resource {facts.resource} is paused: usher resources resume {quote(facts.resource or '')}"
+    if job.resource_paused:
+        yield f"Its resource {job.resource} is paused: usher resources resume {quote(job.resource or '')}"
         return
-    free_at = None if facts.latest_run is None else facts.latest_run + facts.interval
-    if facts.running >= facts.capacity:
-        users = ", ".join(f"job {one.id} on {one.hostname}" for one in around.users)
-        more = facts.running - len(around.users)
+    free_at = None if job.latest_run is None else job.latest_run + job.interval
+    if job.running >= job.capacity:
+        users = ", ".join(f"job {user.id} on {user.hostname}" for user in situation.users)
+        more = job.running - len(situation.users)
         users += f" and {more} more" if more > 0 else ""
-        yield f"Its resource {facts.resource} is taken: {facts.running} of {facts.capacity} run ({users})."
+        yield f"Its resource {job.resource} is busy: {job.running} of {job.capacity} run ({users})."
     elif free_at is not None and free_at > now:
         yield (
-            f"Its resource {facts.resource} rests for {durations.show(facts.interval)} after each start: "
-            f"it is free {time_text(free_at)}, in {duration_text(free_at - now)}."
+            f"Its resource {job.resource} pauses for {durations.show(job.interval)} after each start: "
+            f"it is free at {time_text(free_at)}, in {duration_text(free_at - now)}."
         )
-    if around.in_line:
-        yield f"{count_text(around.in_line).capitalize()} of its line go before it."
+    if situation.before_at_resource:
+        yield f"Jobs before it at its resource: {count_text(situation.before_at_resource)}."
 
 
 def count_text(count: int) -> str:
@@ -240,7 +233,7 @@ def count_text(count: int) -> str:
 
 
 def time_text(when: datetime | None) -> str:
-    return "at some time" if when is None else f"at {when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return "an unknown time" if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def ago_text(when: datetime, now: datetime) -> str:
@@ -248,5 +241,5 @@ def ago_text(when: datetime, now: datetime) -> str:
 
 
 def duration_text(length: timedelta) -> str:
-    """To the second."""
+    """Return a duration in whole seconds."""
     return durations.show(length // SECOND * SECOND)

@@ -1,4 +1,4 @@
--- name: facts
+-- name: waiting_job
 -- What decides when a live job runs.
 select
     j.id, j.type, j.state, j.scheduled, j.priority, j.host_rule, j.attempts, j.max_attempts, j.hostname, j.process_id,
@@ -12,28 +12,28 @@ left join control.task t on t.id = j.task_id
 left join control.resource r on r.id = j.resource_id
 where j.id = %(id)s;
 
--- name: users
--- The jobs that run on a resource, the longest first.
+-- name: resource_users
+-- The running jobs of a resource, the oldest first.
 select j.id, j.hostname, j.start
 from control.job j
 where j.resource_id = %(resource_id)s and j.state = 'running'
 order by j.start, j.id
-limit %(most)s;
+limit %(limit)s;
 
--- name: line_before
--- How many stand before a job in the line of its resource, counted up to a limit.
+-- name: count_before_at_resource
+-- How many jobs go before a job at its resource, counted up to a limit.
 select count(*)
 from (
     select
     from control.job j
     where j.state = 'pending' and j.held_until is not null and j.resource_id = %(resource_id)s and j.type = %(type)s
         and j.host_rule = %(host_rule)s and (j.priority, j.scheduled, j.id) < (%(priority)s, %(scheduled)s, %(id)s)
-    limit %(most)s
+    limit %(limit)s
 ) j;
 
--- name: turns_before
--- How many due jobs of a type go before this one on the machines that may run it, counted up to a limit; lanes are
--- found by leaping from one to the next, so that neither future nor held ones are looked at.
+-- name: count_before_in_type
+-- How many due jobs of a type go before this one on the machines that may run it, counted up to a limit. The recursion
+-- skips from lane to lane (host rule and priority) by the index, so that it reads neither future nor held jobs.
 with recursive lanes as (
     (
         select j.host_rule, j.priority
@@ -66,18 +66,18 @@ from (
             and (j.priority < %(priority)s or (greatest(j.scheduled, j.held_until), j.id) < (%(scheduled)s, %(id)s))
     ) before
     where l.priority <= %(priority)s and (%(host)s::text is null or control.may_run(l.host_rule, %(host)s))
-    limit %(most)s
+    limit %(limit)s
 ) j;
 
--- name: seen
--- What is known of a type: how many of it run, and when one last started, as far as the latest entries of the log tell.
+-- name: type_activity
+-- How many jobs of a type run, and when one last started according to the latest entries of the log.
 select
     (select count(*) from control.job where state = 'running' and type = %(type)s),
     greatest(
         (select max(start) from control.job where state = 'running' and type = %(type)s),
         (
             select max(l.start)
-            from (select type, start from control.job_log where "end" >= %(since)s order by "end" desc limit %(most)s) l
+            from (select type, start from control.job_log where "end" >= %(since)s order by "end" desc limit %(limit)s) l
             where l.type = %(type)s
         )
     );

@@ -1,4 +1,4 @@
-"""The database login that jobs are given: `usher_worker` with its own password, or none at all."""
+"""The database login of jobs: `usher_worker` with its own password, or none."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ from usher.telemetry import Log
 store = load_statements(__file__)
 log = Log("queue")
 
-# What a job may know of the manager's own connection: where the server is and how to verify it.
+# Parameters of the manager's connection that jobs get: the server's address and how to verify it.
 SHARED_PARAMETERS: Final = frozenset(
     [
         *["host", "hostaddr", "port", "dbname", "sslmode", "sslrootcert", "sslcrl"],
@@ -27,7 +27,7 @@ HINT: Final = (
 
 
 async def worker_dsn(manager_dsn: str, worker_url: str = "") -> str:
-    """Return the address that logs in as usher_worker; empty, with one line in the log, if there is none."""
+    """Return a DSN that logs in as usher_worker; empty, with a warning in the log, if there is none."""
     if worker_url:
         return await checked_worker_url(worker_url)
     async with await connect(manager_dsn) as conn:
@@ -45,7 +45,7 @@ async def worker_dsn(manager_dsn: str, worker_url: str = "") -> str:
 
 
 async def checked_worker_url(worker_url: str) -> str:
-    """Return the operator's address; BadSetting if it logs in as anyone but usher_worker."""
+    """Return the operator's DSN; BadSetting if it logs in as another user than usher_worker."""
     async with await connect(worker_url) as conn:
         [(user,)] = await store.login_user.tuples(conn)
     if user != WORKER:
@@ -57,12 +57,13 @@ async def checked_worker_url(worker_url: str) -> str:
 
 
 def log_missing_login(reason: str) -> str:
+    """Log why jobs have no database, and return the empty DSN."""
     log.warning("jobs_without_database", reason=reason, hint=HINT)
     return ""
 
 
 def shared_parameters(conn: Connection) -> dict[str, str]:
-    """Return what this connection used of SHARED_PARAMETERS, whether from its DSN or from PG* variables."""
+    """Return the SHARED_PARAMETERS of this connection, from its DSN or from PG* variables."""
     used = {option.keyword.decode(): option.val for option in conn.pgconn.info}
     return {
         name: value.decode() for name, value in used.items() if value and name in SHARED_PARAMETERS
@@ -70,20 +71,22 @@ def shared_parameters(conn: Connection) -> dict[str, str]:
 
 
 async def login_refusal(dsn: str) -> str:
-    """Return why this address is no login with a password; empty if it is one."""
+    """Return why this DSN cannot log in with a password; empty if it can."""
     try:
         async with await connect(dsn) as conn:
-            asked = conn.pgconn.used_password
+            used_password = conn.pgconn.used_password
     except Unreachable as error:
         return error.message
     # Where the server trusts this machine, a job could log in as any role by changing the user in its URL.
     return (
-        "" if asked else "the server lets usher_worker in without a password (see its pg_hba.conf)"
+        ""
+        if used_password
+        else "the server lets usher_worker in without a password (see its pg_hba.conf)"
     )
 
 
 async def try_to_set_password(conn: Connection) -> bool:
-    """Give the role its password; False if this user may not."""
+    """Set the password of the role; return False if this user may not."""
     try:
         await set_password(conn, WORKER)
     except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedObject):

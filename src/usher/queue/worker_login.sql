@@ -1,3 +1,3 @@
 -- name: login_user
--- The user that a session logged in as, whatever role it has taken on.
+-- The user that a session logged in as, whatever its role.
 select session_user::text;

@@ -2,6 +2,24 @@ CREATE SCHEMA mgmt;
 
 CREATE SCHEMA work;
 
+CREATE FUNCTION work.adapted_cadence(cadence interval, host_cadence interval, changed boolean) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select make_interval(
+        secs => least(
+            greatest(
+                case
+                    when changed then div(extract(epoch from cadence), 2)
+                    else div(extract(epoch from cadence) * 3, 2)
+                end,
+                3600,
+                div(extract(epoch from host_cadence), 8)
+            ),
+            extract(epoch from host_cadence) * 4
+        )
+    )
+$$;
+
 CREATE FUNCTION work.allow_private(host_name text, host_port integer, pinned inet[], at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -110,39 +128,39 @@ CREATE FUNCTION work.claim_links(callers bigint[], ns integer[], widths integer[
 declare
     largest_sweep constant integer := 500000;  -- hosts
     grouped constant boolean := exists (select from work.politeness_group);
-    many constant integer := cardinality(callers);
+    crawlers constant integer := cardinality(callers);
     n integer := ns[1];
     width integer := widths[1];
     each integer := eaches[1];
     need constant integer := (n - 1) / each + 1;  -- hosts, if each has enough pages
     round integer;
-    sweep integer;  -- hosts at the head of the line that are checked together
-    looked bigint[];
+    sweep integer;  -- hosts at the head of the queue that are checked together
+    candidates bigint[];
     seen bigint[] := '{}';
     before integer;  -- hosts that were seen in earlier turns
     picked tid[];
-    found bigint[];
-    mine tid[];
-    whose bigint[];
+    page_hosts bigint[];
+    own_pages tid[];
+    own_hosts bigint[];
     since timestamptz;
     oldest timestamptz;
-    taken tid[] := '{}';  -- the pages of all turns, their hosts, and whose turn it was
+    taken tid[] := '{}';  -- the pages of all turns, their hosts, and the turn of each
     owners bigint[] := '{}';
     turns integer[] := '{}';
     served integer[] := '{}';
-    made bigint[];
+    new_chunks bigint[];
     chunks bigint[];  -- of each turn
 begin
-    if many > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
+    if crawlers > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
         select array_agg(g.place), array_agg(g.domain64), array_agg(((h.place - 1) / need + 1)::integer)
-        into picked, found, turns
+        into picked, page_hosts, turns
         from (
             select h.domain64, row_number() over (order by h.claim_at) as place
             from (
                 select h.domain64, h.claim_at from work.hosts h
                 where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
                 order by h.claim_at
-                limit need * many
+                limit need * crawlers
                 for no key update skip locked
             ) h
         ) h
@@ -153,76 +171,76 @@ begin
             limit case when h.place % need = 0 then n - (need - 1) * each else each end
             for no key update skip locked
         ) g;
-        if cardinality(picked) = n * many then
+        if cardinality(picked) = n * crawlers then
             taken := picked;
-            owners := found;
-            served := array(select generate_series(1, many));
+            owners := page_hosts;
+            served := array(select generate_series(1, crawlers));
         else
             turns := '{}';
         end if;
     end if;
-    for turn in 1..case when served = '{}' then many else 0 end loop
+    for turn in 1..case when served = '{}' then crawlers else 0 end loop
         n := ns[turn];
         width := widths[turn];
         each := eaches[turn];
-        mine := '{}';
-        whose := '{}';
+        own_pages := '{}';
+        own_hosts := '{}';
         oldest := null;
         before := cardinality(seen);
         round := 0;
         sweep := 5;
         loop
             round := round + 1;
-            looked := array(
+            candidates := array(
                 select h.domain64 from work.hosts h
                 where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open' and h.domain64 <> all(seen)
                 order by h.claim_at
-                -- As many as it takes if each of them has enough; then as many as there are pages to find.
-                limit least(width, case when round = 1 then (n - 1) / each + 1 else n - cardinality(mine) end)
+                -- First as many as needed if each of them has enough pages, then one for each missing page.
+                limit least(width, case when round = 1 then (n - 1) / each + 1 else n - cardinality(own_pages) end)
                 for no key update skip locked
             );
-            exit when looked = '{}';
-            seen := seen || looked;
+            exit when candidates = '{}';
+            seen := seen || candidates;
             if grouped then
-                looked := work.rested_hosts(looked, at, owners);
+                candidates := work.rested_hosts(candidates, at, owners);
             end if;
 
-            select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, found, since
+            select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, page_hosts, since
             from (
                 select g.place, g.domain64, g.admitted_at
-                from unnest(looked) with ordinality as turn (domain64, place)
+                from unnest(candidates) with ordinality as turn (domain64, place)
                 cross join lateral (
                     select g.ctid as place, g.id, g.domain64, g.priority, g.admitted_at
                     from work.guestbook g
                     where g.domain64 = turn.domain64 and g.state = 'pending'
                     order by g.priority, g.id
-                    limit least(each, n - cardinality(mine))
+                    limit least(each, n - cardinality(own_pages))
                     for no key update skip locked
                 ) g
                 order by turn.place, g.priority, g.id
-                limit n - cardinality(mine)
+                limit n - cardinality(own_pages)
             ) p;
 
-            if picked is null or not looked <@ found then
-                perform work.check_later(array(select unnest(looked) except select unnest(found)), at);
+            if picked is null or not candidates <@ page_hosts then
+                perform work.check_later(array(select unnest(candidates) except select unnest(page_hosts)), at);
                 sweep := least(sweep * 10, largest_sweep);
                 perform work.skip_idle_hosts(sweep, at, owners, grouped);
             end if;
-            mine := mine || picked;
-            whose := whose || found;
+            own_pages := own_pages || picked;
+            own_hosts := own_hosts || page_hosts;
             oldest := least(oldest, since);
-            exit when cardinality(mine) >= n;
+            exit when cardinality(own_pages) >= n;
         end loop;
-        if mine = '{}' or (
-            chunk is null and cardinality(mine) < n and (served <> '{}' or oldest > at - waits[turn])
+        if own_pages = '{}' or (
+            chunk is null and cardinality(own_pages) < n and (served <> '{}' or oldest > at - waits[turn])
         ) then
             seen := seen[:before];
             continue;
         end if;
         served := served || turn;
-        taken := taken || mine;
-        owners := owners || whose;
-        turns := turns || array_fill(turn, array[cardinality(mine)]);
+        taken := taken || own_pages;
+        owners := owners || own_hosts;
+        turns := turns || array_fill(turn, array[cardinality(own_pages)]);
     end loop;
     if served = '{}' then
         return;
@@ -234,12 +252,12 @@ begin
             select callers[s.turn], at, at + leases[s.turn] from unnest(served) as s (turn) order by s.turn
             returning work.chunk.id
         )
-        select array_agg(new.id order by new.id) into made from new;
+        select array_agg(new.id order by new.id) into new_chunks from new;
     else
-        made := array[chunk];
+        new_chunks := array[chunk];
     end if;
     for i in 1..cardinality(served) loop
-        chunks[served[i]] := made[i];
+        chunks[served[i]] := new_chunks[i];
     end loop;
 
     return query
@@ -274,7 +292,7 @@ begin
         where g.ctid = t.place
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
             case when not g.last_modified_assigned then g.last_modified end as last_modified,
-            -- A page that should be in the index and is not is fetched whole, whether it changed or not.
+            -- A page that should be in the index but is not is fetched without conditions.
             g.indexed_in is not null or g.noindex or g.text64 is null as kept
     )
     select
@@ -460,7 +478,7 @@ CREATE FUNCTION work.effective_crawl_delay(host_delay interval, robots_delay int
     LANGUAGE sql IMMUTABLE
     AS $$ select coalesce(host_delay, greatest(general_delay, robots_delay)) $$;
 
-CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT told integer, OUT rest integer) RETURNS record
+CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT reported integer, OUT unreported integer) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -485,8 +503,8 @@ begin
     if not found then
         return;
     end if;
-    told := 0;
-    rest := 0;
+    reported := 0;
+    unreported := 0;
     if domain64s is not null then
         -- As work.report, without returning the settled pages.
         select
@@ -495,10 +513,10 @@ begin
             bool_or(s.before is null and s.after is not null),
             array_agg(s.domain64) filter (where s.state = 'pending'),
             array_agg(s.domain64) filter (where not s.waits)
-        into told, ids, old, new, moved, returned, again, over
+        into reported, ids, old, new, moved, returned, again, over
         from work.settle(
-            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, types, lengths, hashes,
-            etags, modified, texts, hidden, schemes, reasons, at
+            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, content_types,
+            content_lengths, content_sha1s, etags, last_modifieds, text64s, noindexes, schemes, reasons, at
         ) s;
         if moved then
             perform work.record_stale_copies(ids, old, new, at);
@@ -519,7 +537,7 @@ begin
     from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
     where g.state = 'crawling';
     if numbers is not null then
-        rest := cardinality(numbers);
+        unreported := cardinality(numbers);
         if coalesce(
             back,
             exists (
@@ -530,7 +548,7 @@ begin
             perform work.return_pages(chunk, at);
         else
             perform from work.report(
-                numbers, names, array_fill(chunk, array[rest]), array_fill('unchanged'::text, array[rest]),
+                numbers, names, array_fill(chunk, array[unreported]), array_fill('unchanged'::text, array[unreported]),
                 null, null, null, null, null, null, null, null, null, null, at
             );
         end if;
@@ -566,6 +584,10 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.hinted_pause(host_cadence interval) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$ select make_interval(secs => greatest(3600, div(extract(epoch from host_cadence), 8))) $$;
+
 CREATE FUNCTION work.in_every_row(chunk bigint) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO ''
@@ -579,6 +601,10 @@ CREATE FUNCTION work.in_every_row(chunk bigint) RETURNS boolean
     )
     from work.settings h;
 $$;
+
+CREATE FUNCTION work.is_gone(result text, status smallint, is_indexed boolean, misses smallint) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$ select result = 'gone' and (status is distinct from 404 or not is_indexed or misses > 0) $$;
 
 CREATE FUNCTION work.is_obsolete(chunk bigint) RETURNS boolean
     LANGUAGE sql STABLE
@@ -661,11 +687,11 @@ CREATE TABLE work.guestbook (
 )
 WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
 
-COMMENT ON TABLE work.guestbook IS 'Every page we know, one row a URL, for ever: a page may be gone, its row never is.';
+COMMENT ON TABLE work.guestbook IS 'Every known page, one row for each URL. Rows are never deleted.';
 
-COMMENT ON COLUMN work.guestbook.last_fetched IS 'Set by a fetch and by nothing else.';
+COMMENT ON COLUMN work.guestbook.last_fetched IS 'Only a fetch sets it.';
 
-COMMENT ON COLUMN work.guestbook.indexed_in IS 'The chunk that its newest text came in; null while there is nothing to find.';
+COMMENT ON COLUMN work.guestbook.indexed_in IS 'The chunk with its newest text; null if it has none in the index.';
 
 COMMENT ON COLUMN work.guestbook.text64 IS 'A hash of the text, without what surrounds it.';
 
@@ -673,21 +699,21 @@ COMMENT ON COLUMN work.guestbook.same_as IS 'The page that had the same text bef
 
 COMMENT ON COLUMN work.guestbook.content_type IS 'A code of work.content_type.';
 
-COMMENT ON COLUMN work.guestbook.misses IS 'Answers in a row that it is not there; the second one counts.';
+COMMENT ON COLUMN work.guestbook.misses IS 'Answers in a row that it is not there (work.is_gone).';
 
 COMMENT ON COLUMN work.guestbook.attempts IS 'Crawls of this admission that were lost with their crawler.';
 
 COMMENT ON COLUMN work.guestbook.priority IS 'Lower goes first; 0 is the front, where a hall pass puts a page.';
 
-COMMENT ON COLUMN work.guestbook.depth IS 'Clicks from where a crawl came in, by the shortest way that was found.';
+COMMENT ON COLUMN work.guestbook.depth IS 'The fewest clicks from the start of a crawl.';
 
-COMMENT ON COLUMN work.guestbook.noindex IS 'The page, or its server, asks not to be found.';
+COMMENT ON COLUMN work.guestbook.noindex IS 'The page or its server asks not to be indexed.';
 
-COMMENT ON COLUMN work.guestbook.lost_copy IS 'Its copy was lost while it was being fetched: if it is reported as unchanged, it is fetched once more, whole.';
+COMMENT ON COLUMN work.guestbook.lost_copy IS 'Its copy was lost during the fetch: if the crawler reports it as unchanged, it is fetched again without conditions.';
 
 COMMENT ON COLUMN work.guestbook.last_modified_assigned IS 'The server sent no date, and last_modified is the time of the fetch: no condition for a request.';
 
-COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved, in words.';
+COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved.';
 
 CREATE FUNCTION work.may_hold_unreported_text(page work.guestbook) RETURNS boolean
     LANGUAGE sql IMMUTABLE
@@ -796,7 +822,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.report(domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
+CREATE FUNCTION work.report(domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
     LANGUAGE plpgsql
     SET search_path TO ''
     AS $$
@@ -811,8 +837,8 @@ declare
 begin
     for domain64, path, state, next_fetch, id, before, after, waits in
         select * from work.settle(
-            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
-            reasons, at
+            domain64s, paths, chunk_ids, results, statuses, content_types, content_lengths, content_sha1s, etags,
+            last_modifieds, text64s, noindexes, schemes, reasons, at
         )
     loop
         ids := ids || id;
@@ -951,7 +977,17 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.settle(domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[], lengths integer[], hashes text[], etags text[], modified timestamp with time zone[], texts bigint[], hidden boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
+CREATE FUNCTION work.revisit_pause(cadence interval, result text, gone boolean, failures smallint) RETURNS interval
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select case
+        when result = 'failure' then least(cadence, interval '1 hour' * power(2, least(failures, 20)))
+        when result = 'gone' and not gone then least(cadence, interval '1 hour')
+        else cadence
+    end
+$$;
+
+CREATE FUNCTION work.settle(domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -964,8 +1000,8 @@ begin
     with outcome as (
         select *
         from unnest(
-            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
-            reasons
+            domain64s, paths, chunk_ids, results, statuses, content_types, content_lengths, content_sha1s, etags,
+            last_modifieds, text64s, noindexes, schemes, reasons
         ) as o (
             domain64, path, chunk_id, result, status, content_type, content_length, content_sha1, etag, last_modified,
             text64, noindex, scheme, reason
@@ -1005,7 +1041,7 @@ begin
             l.result = 'success' or (l.result = 'unchanged' and l.status = 200 and not l.lost_copy) as described,
             l.result = 'unchanged' and l.lost_copy as again,
             l.result = 'success' or (l.result = 'unchanged' and not l.lost_copy and l.dated_before is null) as dated,
-            l.result = 'gone' and (l.status is distinct from 404 or l.indexed_in is null or l.misses > 0) as gone,
+            work.is_gone(l.result, l.status, l.indexed_in is not null, l.misses) as gone,
             l.result = 'success' and l.differs as changed,
             host.adaptive and l.result in ('success', 'unchanged') as adapts,
             host.cadence as base,
@@ -1029,21 +1065,7 @@ begin
                     nullif(min(page.id) filter (where page.result = 'success') over (partition by page.text64), page.id)
                 )
             end as original,
-            case
-                when adapts then make_interval(
-                    secs => least(
-                        greatest(
-                            case
-                                when changed then div(extract(epoch from cadence), 2)
-                                else div(extract(epoch from cadence) * 3, 2)
-                            end,
-                            3600,
-                            div(extract(epoch from base), 8)
-                        ),
-                        extract(epoch from base) * 4
-                    )
-                )
-            end as adapted
+            case when adapts then work.adapted_cadence(cadence, base, changed) end as adapted
         from page
     )
     update work.guestbook g set
@@ -1072,11 +1094,7 @@ begin
         failures = case when settled then 0 else least(g.failures + 1, 32000) end,
         attempts = 0,
         cadence = coalesce(adapted, g.cadence),
-        next_fetch = at + case
-            when paced.result = 'gone' and not paced.gone then least(paced.cadence, interval '1 hour')
-            when settled then coalesce(adapted, paced.cadence)
-            else least(paced.cadence, interval '1 hour' * power(2, least(g.failures, 20)))
-        end
+        next_fetch = at + work.revisit_pause(coalesce(adapted, paced.cadence), paced.result, paced.gone, g.failures)
     from paced
     where g.id = paced.id
     returning
@@ -1171,13 +1189,13 @@ CREATE TABLE work.chunk (
     CONSTRAINT chunk_state_known CHECK ((state = ANY (ARRAY['crawling'::text, 'crawled'::text, 'error'::text])))
 );
 
-COMMENT ON COLUMN work.chunk.crawler_id IS 'Null if it is made of other chunks.';
+COMMENT ON COLUMN work.chunk.crawler_id IS 'Null if compaction made it.';
 
-COMMENT ON COLUMN work.chunk.page_ids IS 'The pages that its crawler was given, recorded when the crawl ends; null if the chunk is made of others.';
+COMMENT ON COLUMN work.chunk.page_ids IS 'The pages that its crawler was given, recorded when the crawl ends; null if compaction made the chunk.';
 
 COMMENT ON COLUMN work.chunk.reason IS 'Why it is in error or parked.';
 
-COMMENT ON COLUMN work.chunk.propagated_at IS 'When every row had it; found out by us, whatever anybody says.';
+COMMENT ON COLUMN work.chunk.propagated_at IS 'When every row had it, according to the reports of the index servers.';
 
 CREATE VIEW mgmt.chunk AS
  SELECT id AS index,
@@ -1226,7 +1244,7 @@ COMMENT ON COLUMN work.component.health IS 'What the watchdog found.';
 
 COMMENT ON COLUMN work.component.health_url IS 'Where the watchdog last got a health status; null until it gets the first.';
 
-COMMENT ON COLUMN work.component.seen_at IS 'The last sign of life: a call to us, or an answer to the watchdog.';
+COMMENT ON COLUMN work.component.seen_at IS 'The last sign of life: a call to MGMT, or an answer to the watchdog.';
 
 COMMENT ON COLUMN work.component.called_at IS 'Its last call to MGMT; seen_at also counts answers to the watchdog.';
 
@@ -1284,9 +1302,9 @@ CREATE TABLE work.placement (
     CONSTRAINT placement_state_known CHECK ((state = ANY (ARRAY['wanted'::text, 'loaded'::text, 'leaving'::text])))
 );
 
-COMMENT ON COLUMN work.placement.released_at IS 'When its successor was loaded: from then on nobody counts on this copy, and its server may drop it.';
+COMMENT ON COLUMN work.placement.released_at IS 'When its successor was loaded: from then on the server may drop this copy.';
 
-COMMENT ON COLUMN work.placement.unreported IS 'Loaded when the database was dumped, and its server has not reported since the restore. It may have the copy.';
+COMMENT ON COLUMN work.placement.unreported IS 'Loaded when the database was dumped, but its server has not reported since the restore; it may have the copy.';
 
 CREATE VIEW mgmt.index_server AS
  SELECT row_number() OVER (ORDER BY p.chunk_id, p."row") AS index,
@@ -1360,25 +1378,25 @@ COMMENT ON COLUMN work.hosts.robots_at IS 'When its robots.txt was last read.';
 
 COMMENT ON COLUMN work.hosts.robots_delay IS 'The rest between two requests that its robots.txt asks for, up to a limit.';
 
-COMMENT ON COLUMN work.hosts.ready_at IS 'Politeness: nobody asks the host for a page before this time.';
+COMMENT ON COLUMN work.hosts.ready_at IS 'Politeness: crawlers send no request before this time.';
 
 COMMENT ON COLUMN work.hosts.rest_until IS 'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
 
-COMMENT ON COLUMN work.hosts.claim_at IS 'When a claim looks at this host next; infinity if nothing of it waits.';
+COMMENT ON COLUMN work.hosts.claim_at IS 'When a claim checks this host next; infinity if no page waits.';
 
-COMMENT ON COLUMN work.hosts.empty_checks IS 'Claims that found nothing here in a row: the next look comes later.';
+COMMENT ON COLUMN work.hosts.empty_checks IS 'Claims in a row that found no page; each delays the next check.';
 
-COMMENT ON COLUMN work.hosts.held_by IS 'The chunk whose crawler alone asks this host until it reports; ready_at is its lease.';
+COMMENT ON COLUMN work.hosts.held_by IS 'The chunk whose crawler alone may request pages until it reports; ready_at is its lease.';
 
 COMMENT ON COLUMN work.hosts.troubles IS 'Refusals and failures in a row, each doubling its rest.';
 
-COMMENT ON COLUMN work.hosts.scope IS 'Which links found on this host may bring new hosts or pages in.';
+COMMENT ON COLUMN work.hosts.scope IS 'Which hosts the links on its pages may lead to.';
 
-COMMENT ON COLUMN work.hosts.max_pages IS 'How many pages may be known of it; null for the house''s.';
+COMMENT ON COLUMN work.hosts.max_pages IS 'The most pages in the guestbook; null for the general setting.';
 
-COMMENT ON COLUMN work.hosts.max_depth IS 'How many clicks a new page may be from where the crawl came in; null for the house''s.';
+COMMENT ON COLUMN work.hosts.max_depth IS 'The most clicks from the start of the crawl to a new page; null for the general setting.';
 
-COMMENT ON COLUMN work.hosts.pages IS 'At least so many pages are known: counted when it had as many as it may, else 0.';
+COMMENT ON COLUMN work.hosts.pages IS 'A lower bound of its pages, counted when it reached max_pages; else 0.';
 
 COMMENT ON COLUMN work.hosts.revision IS 'Counts changes of policy, scope and filters.';
 
@@ -1416,11 +1434,11 @@ CREATE TABLE work.chunk_source (
     open boolean DEFAULT true NOT NULL
 );
 
-COMMENT ON COLUMN work.chunk_source.pages IS 'What was alive of the source when this began.';
+COMMENT ON COLUMN work.chunk_source.pages IS 'The live pages of the source when the merge began.';
 
-COMMENT ON COLUMN work.chunk_source.given IS 'Of these, what the last builder that took it was told to put into it.';
+COMMENT ON COLUMN work.chunk_source.given IS 'Those of them that the last builder was told to take.';
 
-COMMENT ON COLUMN work.chunk_source.open IS 'Until every row has the new chunk, or it was given up.';
+COMMENT ON COLUMN work.chunk_source.open IS 'Until every row has the new chunk, or the merge was given up.';
 
 CREATE TABLE work.compaction_candidate (
     chunk_id bigint NOT NULL,
@@ -1429,9 +1447,9 @@ CREATE TABLE work.compaction_candidate (
     alive integer
 );
 
-COMMENT ON COLUMN work.compaction_candidate.pages IS 'How many pages it was crawled with, if few of them brought a text.';
+COMMENT ON COLUMN work.compaction_candidate.pages IS 'How many pages were crawled, if few of them brought a text.';
 
-COMMENT ON COLUMN work.compaction_candidate.alive IS 'How many pages are left, if these are few enough to be put into another chunk.';
+COMMENT ON COLUMN work.compaction_candidate.alive IS 'How many pages are left, if they are few enough for a merge.';
 
 ALTER TABLE work.component ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.component_id_seq
@@ -1524,7 +1542,7 @@ CREATE TABLE work.politeness_group (
     CONSTRAINT politeness_group_is_named CHECK ((name <> ''::text))
 );
 
-COMMENT ON COLUMN work.politeness_group.rest_until IS 'The same for the group: the latest rest_until of its hosts when it was set.';
+COMMENT ON COLUMN work.politeness_group.rest_until IS 'The latest rest_until of its hosts.';
 
 ALTER TABLE work.politeness_group ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.politeness_group_id_seq
@@ -1601,9 +1619,9 @@ CREATE TABLE work.robots (
     CONSTRAINT robots_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4)))
 );
 
-COMMENT ON COLUMN work.robots.status IS 'As the server answered; null if it did not.';
+COMMENT ON COLUMN work.robots.status IS 'The answer of the server; null if it did not answer.';
 
-COMMENT ON COLUMN work.robots.failures IS 'Times in a row that it could not be had: nothing is fetched meanwhile.';
+COMMENT ON COLUMN work.robots.failures IS 'Failed attempts in a row; crawlers fetch no page of the host meanwhile.';
 
 CREATE TABLE work.schema_migrations (
     version character varying NOT NULL
@@ -1635,9 +1653,9 @@ CREATE TABLE work.settings (
     CONSTRAINT settings_rows_positive CHECK (((rows >= 1) AND (rows <= 1000)))
 );
 
-COMMENT ON COLUMN work.settings.revision IS 'Counts changes of the filters, so that whoever judged by older ones knows.';
+COMMENT ON COLUMN work.settings.revision IS 'Counts changes, so that doorkeepers notice that their cache is out of date.';
 
-COMMENT ON COLUMN work.settings.placed_rows IS 'How many rows the seats of all chunks were last looked through for.';
+COMMENT ON COLUMN work.settings.placed_rows IS 'For how many rows the placements of all chunks were last checked.';
 
 CREATE TABLE work.sitemap (
     domain64 bigint NOT NULL,
@@ -1664,11 +1682,11 @@ CREATE TABLE work.stale_copy (
     ready boolean DEFAULT false NOT NULL
 );
 
-COMMENT ON COLUMN work.stale_copy.newer IS 'The chunk with the newer text; null if the page is not to be found any more.';
+COMMENT ON COLUMN work.stale_copy.newer IS 'The chunk with the newer text; null if the page left the index.';
 
-COMMENT ON COLUMN work.stale_copy.held IS 'Too much of the host would go at once: somebody has to look first.';
+COMMENT ON COLUMN work.stale_copy.held IS 'Too many pages of the host would disappear at once: the operator must decide.';
 
-COMMENT ON COLUMN work.stale_copy.ready IS 'Whether it was looked at by those who know how much of the host would go.';
+COMMENT ON COLUMN work.stale_copy.ready IS 'The watchdog or the operator decided that it may disappear.';
 
 CREATE TABLE work.ticket_key (
     is_only boolean DEFAULT true NOT NULL,
@@ -1738,7 +1756,7 @@ CREATE TABLE work.watchdog_round (
 
 COMMENT ON COLUMN work.watchdog_round.clock_skew_seconds IS 'How far the clock of the watchdog''s machine is ahead of the database''s.';
 
-COMMENT ON COLUMN work.watchdog_round.silent_since IS 'Since when no component answers or calls; the watchdog suspects its own network then, and does nothing about them.';
+COMMENT ON COLUMN work.watchdog_round.silent_since IS 'Since when no component answers or calls; the watchdog then suspects its own network and takes no action.';
 
 ALTER TABLE ONLY work.chunk
     ADD CONSTRAINT chunk_pkey PRIMARY KEY (id);
@@ -2115,7 +2133,7 @@ begin
         returning id, state
     )
     select id, state from logged;
-    perform control.wake(held.resources, at);
+    perform control.wake_resources(held.resources, at);
     perform control.unpark_tasks(held.tasks);
     perform control.resolve_dependencies(jobs, at);
 end
@@ -2172,9 +2190,9 @@ CREATE TABLE control.job (
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='50000');
 
-COMMENT ON TABLE control.job IS 'Ended jobs are in job_log. Put in by anyone: insert type, program, args.';
+COMMENT ON TABLE control.job IS 'Ended jobs are in job_log. Any client can add one: insert type, program, args.';
 
-COMMENT ON COLUMN control.job.args IS 'Arguments as the program gets them; no shell ever reads them.';
+COMMENT ON COLUMN control.job.args IS 'Arguments as the program gets them; no shell interprets them.';
 
 COMMENT ON COLUMN control.job.scheduled IS 'It runs not before this time.';
 
@@ -2182,9 +2200,9 @@ COMMENT ON COLUMN control.job.first_scheduled IS 'The time before the first retr
 
 COMMENT ON COLUMN control.job.priority IS 'Lower goes first.';
 
-COMMENT ON COLUMN control.job.claim IS 'The fence of a run: whoever lost it can settle nothing.';
+COMMENT ON COLUMN control.job.claim IS 'The claim of a run: only the manager that holds it can settle the run.';
 
-COMMENT ON COLUMN control.job.held_until IS 'Held back by its resource; infinity while another of its line goes first.';
+COMMENT ON COLUMN control.job.held_until IS 'Held back by its resource until then; infinity while another job of its queue goes first.';
 
 COMMENT ON COLUMN control.job.cancel IS 'Its process is to be stopped.';
 
@@ -2198,7 +2216,7 @@ CREATE FUNCTION control.claim(kind text, host text, n integer, lease interval, t
     SET enable_bitmapscan TO 'off'
     AS $$
 declare
-    most constant integer := 1000;  -- looks in one call: a job that its resource holds back costs one, once
+    max_read constant integer := 1000;  -- jobs read in one call; one that its resource holds back is read once
     lane record;
     last_due timestamptz;
     last_id bigint;
@@ -2207,7 +2225,7 @@ declare
     tasks bigint[];
     taken bigint[] := '{}';
     wanted integer;
-    looked integer := 0;
+    jobs_read integer := 0;
     -- gen_random_uuid costs 4 µs, so the claims of a batch are derived from one value and the job's id.
     secret constant text := gen_random_uuid();
 begin
@@ -2246,7 +2264,7 @@ begin
         last_id := 0;
         loop
             wanted := n - cardinality(taken);
-            exit lanes when wanted <= 0 or looked >= most;
+            exit lanes when wanted <= 0 or jobs_read >= max_read;
             select array_agg(p.id), array_agg(p.resource_id), max(p.due)
             into jobs, resources, last_due
             from (
@@ -2256,17 +2274,17 @@ begin
                     and j.host_rule = lane.host_rule and j.priority = lane.priority
                     and (greatest(j.scheduled, j.held_until), j.id) > (last_due, last_id)
                     and greatest(j.scheduled, j.held_until) <= at
-                    and j.id <> all(taken)  -- one of a line may have gone before its own turn to be looked at
+                    and j.id <> all(taken)  -- a job of a resource queue may have been taken before the scan reached it
                 order by greatest(j.scheduled, j.held_until), j.id
                 limit wanted
                 for update skip locked
             ) p;
             exit when jobs is null;
-            looked := looked + cardinality(jobs);
+            jobs_read := jobs_read + cardinality(jobs);
             last_id := jobs[cardinality(jobs)];
             taken := taken || array(select p.id from unnest(jobs, resources) p (id, resource_id) where p.resource_id is null);
             if cardinality(array_remove(resources, null)) > 0 then
-                taken := taken || control.take_seats(
+                taken := taken || control.take_resources(
                     kind, lane.host_rule, jobs, array_remove(resources, null), taken, at
                 );
             end if;
@@ -2298,23 +2316,43 @@ CREATE FUNCTION control.claimed_job() RETURNS bigint
         and id = nullif(current_setting('usher.job', true), '')::bigint
 $$;
 
-CREATE FUNCTION control.descend(children bigint[], parent bigint, by_run boolean) RETURNS void
-    LANGUAGE sql
+CREATE FUNCTION control.create_log_partitions(months integer, at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     AS $$
-    insert into control.job_hierarchy (job_id, parent_job_id, parent_task_id, origin_type, origin_program)
-    select
-        child, parent,
-        coalesce(
-            j.task_id,
-            (select task_id from control.job_log where id = parent and task_id is not null limit 1),
-            h.parent_task_id
-        ),
-        case when by_run then j.type else h.origin_type end,
-        case when by_run then j.program else h.origin_program end
-    from unnest(children) child
-    left join control.job j on j.id = parent
-    left join control.job_hierarchy h on h.job_id = parent
+declare
+    first timestamptz;
+    name text;
+    made integer := 0;
+    names constant text := (
+        select string_agg(quote_ident(attname), ', ') from pg_attribute
+        where attrelid = 'control.job_log'::regclass and attnum > 0 and attgenerated = '' and not attisdropped
+    );
+begin
+    perform pg_advisory_xact_lock(7310315001);
+    for first in
+        select generate_series(date_trunc('month', at, 'UTC'), at + make_interval(months => months), interval '1 month')
+    loop
+        name := format('control.%I', 'job_log_' || to_char(first at time zone 'UTC', 'YYYY_MM'));
+        continue when to_regclass(name) is not null;
+        -- A transaction that writes to the log has chosen its partition: wait for it to end, and let no other begin.
+        lock table control.job_log in share row exclusive mode;
+        lock table control.job_log_default in access exclusive mode;
+        execute format('create table %s (like control.job_log including defaults including generated)', name);
+        -- Rows of the month that came before its partition move there.
+        execute format(
+            'with moved as (delete from control.job_log_default where "end" >= %L and "end" < %L returning %s)
+             insert into %s (%s) select %s from moved',
+            first, first + interval '1 month', names, name, names, names
+        );
+        execute format(
+            'alter table control.job_log attach partition %s for values from (%L) to (%L)',
+            name, first, first + interval '1 month'
+        );
+        made := made + 1;
+    end loop;
+    return made;
+end
 $$;
 
 CREATE FUNCTION control.end_message(by_cancel boolean, reason text, message text) RETURNS text
@@ -2391,13 +2429,13 @@ begin
             select resource_id, count(*)::integer as n from back where resource_id is not null group by resource_id
         ) s
         where r.id = any(held.resources) and r.id = s.resource_id
-    ), rung as (
+    ), notified as (
         select count(pg_notify('usher_job', b.type)) from (select distinct type from back) b
     )
-    select back.id from back, rung;
+    select back.id from back, notified;
 
     if cardinality(held.resources) > 0 then
-        perform control.wake(held.resources, at);
+        perform control.wake_resources(held.resources, at);
     end if;
 end
 $$;
@@ -2454,87 +2492,9 @@ begin
 end
 $$;
 
-CREATE FUNCTION control.make_log(months integer, at timestamp with time zone) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO ''
-    AS $$
-declare
-    first timestamptz;
-    name text;
-    made integer := 0;
-    names constant text := (
-        select string_agg(quote_ident(attname), ', ') from pg_attribute
-        where attrelid = 'control.job_log'::regclass and attnum > 0 and attgenerated = '' and not attisdropped
-    );
-begin
-    perform pg_advisory_xact_lock(7310315001);
-    for first in
-        select generate_series(date_trunc('month', at, 'UTC'), at + make_interval(months => months), interval '1 month')
-    loop
-        name := format('control.%I', 'job_log_' || to_char(first at time zone 'UTC', 'YYYY_MM'));
-        continue when to_regclass(name) is not null;
-        -- A transaction that writes to the log has chosen its partition: wait for it to end, and let no other begin.
-        lock table control.job_log in share row exclusive mode;
-        lock table control.job_log_default in access exclusive mode;
-        execute format('create table %s (like control.job_log including defaults including generated)', name);
-        -- Rows of the month that came before its partition move there.
-        execute format(
-            'with moved as (delete from control.job_log_default where "end" >= %L and "end" < %L returning %s)
-             insert into %s (%s) select %s from moved',
-            first, first + interval '1 month', names, name, names, names
-        );
-        execute format(
-            'alter table control.job_log attach partition %s for values from (%L) to (%L)',
-            name, first, first + interval '1 month'
-        );
-        made := made + 1;
-    end loop;
-    return made;
-end
-$$;
-
 CREATE FUNCTION control.may_run(rule text, host text) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN (rule = ''::text) THEN true WHEN (rule ~~ 'allow:%'::text) THEN (host = ANY (string_to_array(substr(rule, 7), ','::text))) WHEN (rule ~~ 'deny:%'::text) THEN (host <> ALL (string_to_array(substr(rule, 6), ','::text))) ELSE (rule = host) END;
-
-CREATE FUNCTION control.mend(at timestamp with time zone) RETURNS integer
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO ''
-    SET jit TO 'off'
-    AS $$
-declare
-    wrong bigint[];
-    mended integer;
-begin
-    wrong := array(
-        select r.id
-        from control.resource r
-        left join (
-            select j.resource_id, count(*)::integer as running from control.job j
-            where j.state = 'running' and j.resource_id is not null
-            group by j.resource_id
-        ) c on c.resource_id = r.id
-        where r.running <> coalesce(c.running, 0)
-      union
-        select control.stuck_resources()
-    );
-    wrong := array(select r.id from control.resource r where r.id = any(wrong) order by r.id for no key update skip locked);
-    with counted as (
-        select r.id, (
-            select count(*)::integer from control.job j where j.resource_id = r.id and j.state = 'running'
-        ) as running
-        from control.resource r
-        where r.id = any(wrong)
-    )
-    update control.resource r set running = c.running
-    from counted c
-    where r.id = c.id and r.running <> c.running;
-    get diagnostics mended = row_count;
-    perform control.wake(wrong, at);
-    perform control.unpark_tasks(array(select t.id from control.task t where t.waits_for_job));
-    return mended;
-end
-$$;
 
 CREATE FUNCTION control.my_job() RETURNS bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -2546,7 +2506,7 @@ begin
     if mine is null then
         raise insufficient_privilege using
             message = 'this connection belongs to no running job',
-            hint = 'Connect with the USHER_CONTROL_URL that the job was given; its lease may have ended.';
+            hint = 'Connect with the USHER_CONTROL_URL that the job was given; its lease may have expired.';
     end if;
     return mine;
 end
@@ -2594,6 +2554,17 @@ CREATE FUNCTION control.next_due(kind text, host text) RETURNS timestamp with ti
     where control.may_run(l.host_rule, host) and not exists (select from control.paused_type p where p.type = kind)
 $$;
 
+CREATE FUNCTION control.notify_managers() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+begin
+    perform pg_notify('usher_job', soon.type)
+    from (select distinct type from fresh where scheduled <= now() + interval '1 minute') soon;
+    return null;
+end
+$$;
+
 CREATE FUNCTION control.park_tasks(n integer, at timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -2635,7 +2606,7 @@ CREATE FUNCTION control.prune_log(at timestamp with time zone) RETURNS integer
     SET lock_timeout TO '1min'
     AS $_$
 declare
-    cut constant timestamptz := (select at - log_keep from control.house);
+    cut constant timestamptz := (select at - log_keep from control.settings);
     oldest bigint;
     part record;
     pruned integer := 0;
@@ -2666,11 +2637,11 @@ begin
 end
 $_$;
 
-CREATE FUNCTION control.put_output(words text) RETURNS void
+CREATE FUNCTION control.put_output(output text) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO ''
     AS $$
-    update control.job set output = words where id = control.my_job()
+    update control.job set output = put_output.output where id = control.my_job()
 $$;
 
 CREATE FUNCTION control.put_result(result jsonb) RETURNS void
@@ -2696,7 +2667,102 @@ CREATE FUNCTION control.put_results(jobs bigint[], claims uuid[], results text[]
     returning job_id
 $$;
 
-CREATE FUNCTION control.reap(n integer, at timestamp with time zone) RETURNS SETOF bigint
+CREATE FUNCTION control.record_children(children bigint[], parent bigint, by_run boolean) RETURNS void
+    LANGUAGE sql
+    SET search_path TO ''
+    AS $$
+    insert into control.job_hierarchy (job_id, parent_job_id, parent_task_id, origin_type, origin_program)
+    select
+        child, parent,
+        coalesce(
+            j.task_id,
+            (select task_id from control.job_log where id = parent and task_id is not null limit 1),
+            h.parent_task_id
+        ),
+        case when by_run then j.type else h.origin_type end,
+        case when by_run then j.program else h.origin_program end
+    from unnest(children) child
+    left join control.job j on j.id = parent
+    left join control.job_hierarchy h on h.job_id = parent
+$$;
+
+CREATE FUNCTION control.record_origin() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+begin
+    if control.is_worker() then
+        perform control.record_children(array(select id from fresh), control.my_job(), true);
+    end if;
+    return null;
+end
+$$;
+
+CREATE FUNCTION control.repair_resources(at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET jit TO 'off'
+    AS $$
+declare
+    wrong bigint[];
+    mended integer;
+begin
+    wrong := array(
+        select r.id
+        from control.resource r
+        left join (
+            select j.resource_id, count(*)::integer as running from control.job j
+            where j.state = 'running' and j.resource_id is not null
+            group by j.resource_id
+        ) c on c.resource_id = r.id
+        where r.running <> coalesce(c.running, 0)
+      union
+        select control.stuck_resources()
+    );
+    wrong := array(select r.id from control.resource r where r.id = any(wrong) order by r.id for no key update skip locked);
+    with counted as (
+        select r.id, (
+            select count(*)::integer from control.job j where j.resource_id = r.id and j.state = 'running'
+        ) as running
+        from control.resource r
+        where r.id = any(wrong)
+    )
+    update control.resource r set running = c.running
+    from counted c
+    where r.id = c.id and r.running <> c.running;
+    get diagnostics mended = row_count;
+    perform control.wake_resources(wrong, at);
+    perform control.unpark_tasks(array(select t.id from control.task t where t.waits_for_job));
+    return mended;
+end
+$$;
+
+CREATE FUNCTION control.report_starts(jobs bigint[], claims uuid[], starts timestamp with time zone[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+declare
+    resources constant bigint[] := array(
+        select distinct j.resource_id from control.job j where j.id = any(jobs) and j.resource_id is not null
+    );
+begin
+    perform from control.resource r where r.id = any(resources) order by r.id for no key update;
+    update control.resource r
+    set latest_run = greatest(r.latest_run, s.start)
+    from (
+        select j.resource_id, max(g.start) as start
+        from unnest(jobs, claims, starts) as g (id, claim, start)
+        join control.job j on j.id = g.id and j.claim = g.claim
+        where j.resource_id is not null and j.state = 'running'
+        group by j.resource_id
+    ) s
+    where r.id = s.resource_id and r."interval" > interval '0';
+end
+$$;
+
+CREATE FUNCTION control.requeue_lost(n integer, at timestamp with time zone) RETURNS SETOF bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -2727,7 +2793,7 @@ begin
                 else 'temporary-error'
             end
         ) as states,
-        array_agg(format('Lost: no sign of life from %s since its lease ended', coalesce(j.hostname, '?'))) as messages
+        array_agg(format('Lost: no heartbeat from %s since its lease expired', coalesce(j.hostname, '?'))) as messages
     into lost
     from (
         select * from control.job
@@ -2743,43 +2809,6 @@ begin
             array_fill(at, array[cardinality(lost.jobs)]), at
         );
     end if;
-end
-$$;
-
-CREATE FUNCTION control.record_origin() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO ''
-    AS $$
-begin
-    if control.is_worker() then
-        perform control.descend(array(select id from fresh), control.my_job(), true);
-    end if;
-    return null;
-end
-$$;
-
-CREATE FUNCTION control.report_starts(jobs bigint[], claims uuid[], starts timestamp with time zone[]) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO ''
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    AS $$
-declare
-    resources constant bigint[] := array(
-        select distinct j.resource_id from control.job j where j.id = any(jobs) and j.resource_id is not null
-    );
-begin
-    perform from control.resource r where r.id = any(resources) order by r.id for no key update;
-    update control.resource r
-    set latest_run = greatest(r.latest_run, s.start)
-    from (
-        select j.resource_id, max(g.start) as start
-        from unnest(jobs, claims, starts) as g (id, claim, start)
-        join control.job j on j.id = g.id and j.claim = g.claim
-        where j.resource_id is not null and j.state = 'running'
-        group by j.resource_id
-    ) s
-    where r.id = s.resource_id and r."interval" > interval '0';
 end
 $$;
 
@@ -2874,22 +2903,20 @@ begin
 end
 $$;
 
-CREATE FUNCTION control.ring() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO ''
-    AS $$
-begin
-    perform pg_notify('usher_job', soon.type)
-    from (select distinct type from fresh where scheduled <= now() + interval '1 minute') soon;
-    return null;
-end
-$$;
-
-CREATE FUNCTION control.say(word text) RETURNS void
+CREATE FUNCTION control.say(message text) RETURNS void
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO ''
     AS $$
-    update control.job set message = word where id = control.my_job()
+    update control.job set message = say.message where id = control.my_job()
+$$;
+
+CREATE FUNCTION control.set_last_update() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+    new.last_update := now();
+    return new;
+end
 $$;
 
 CREATE FUNCTION control.set_pace(period interval) RETURNS interval
@@ -2906,7 +2933,7 @@ CREATE FUNCTION control.set_pace(period interval) RETURNS interval
     returning t.periodicity
 $$;
 
-CREATE FUNCTION control.settle(jobs bigint[], claims uuid[], states text[], exit_codes integer[], pids integer[], messages text[], last_words text[], outputs text[], retries timestamp with time zone[], at timestamp with time zone) RETURNS SETOF bigint
+CREATE FUNCTION control.settle(jobs bigint[], claims uuid[], states text[], exit_codes integer[], pids integer[], messages text[], default_messages text[], outputs text[], retries timestamp with time zone[], at timestamp with time zone) RETURNS SETOF bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -2928,8 +2955,8 @@ begin
     return query
     with given as (
         select distinct on (g.id) g.*, case when g.id = any(stopped) then 'cancelled' else g.state end as final_state
-        from unnest(jobs, states, exit_codes, pids, messages, last_words, outputs, retries)
-            as g (id, state, exit_code, pid, message, last_word, output, retry)
+        from unnest(jobs, states, exit_codes, pids, messages, default_messages, outputs, retries)
+            as g (id, state, exit_code, pid, message, default_message, output, retry)
     ), final as (
         delete from control.job j
         where j.id = any(ending) and j.claim = any(claims)
@@ -2939,7 +2966,7 @@ begin
         set state = 'temporary-error', first_scheduled = coalesce(j.first_scheduled, j.scheduled),
             scheduled = g.retry, "end" = at, exit_code = g.exit_code,
             process_id = coalesce(g.pid, j.process_id),
-            message = coalesce(g.message, nullif(concat_ws(': ', j.message, g.last_word), '')),
+            message = coalesce(g.message, nullif(concat_ws(': ', j.message, g.default_message), '')),
             output = coalesce(g.output, j.output), claim = null, lease_until = null, last_update = at
         from given g
         where j.id = any(failing) and j.claim = any(claims) and j.id = g.id
@@ -2953,7 +2980,7 @@ begin
             f.id, f.type, f.program, f.args, g.final_state,
             control.end_message(
                 f.cancel and g.final_state = 'cancelled', f.cancel_reason,
-                coalesce(g.message, nullif(concat_ws(': ', f.message, g.last_word), ''))
+                coalesce(g.message, nullif(concat_ws(': ', f.message, g.default_message), ''))
             ),
             coalesce(g.output, f.output), f.hostname, coalesce(g.pid, f.process_id), g.exit_code,
             coalesce(f.first_scheduled, f.scheduled), f.start, at, at, f.task_id, f.resource_id, f.attempts,
@@ -2977,7 +3004,7 @@ begin
     select id from logged;
 
     if cardinality(held.resources) > 0 then
-        perform control.wake(held.resources, at);
+        perform control.wake_resources(held.resources, at);
     end if;
     if cardinality(held.tasks) > 0 then
         perform control.unpark_tasks(held.tasks);
@@ -3001,7 +3028,7 @@ CREATE FUNCTION control.stuck_resources() RETURNS SETOF bigint
         where r.running < r.capacity and exists (
             select from control.job j where j.state = 'pending' and j.held_until is not null and j.resource_id = r.id
         )
-    ), lines as (
+    ), queues as (
         select f.id as resource_id, first.type, first.host_rule
         from free f
         cross join lateral (
@@ -3011,7 +3038,7 @@ CREATE FUNCTION control.stuck_resources() RETURNS SETOF bigint
         ) first
       union all
         select l.resource_id, next.type, next.host_rule
-        from lines l
+        from queues l
         cross join lateral (
             select j.type, j.host_rule from control.job j
             where j.state = 'pending' and j.held_until is not null and j.resource_id = l.resource_id
@@ -3020,7 +3047,7 @@ CREATE FUNCTION control.stuck_resources() RETURNS SETOF bigint
         ) next
     )
     select distinct l.resource_id
-    from lines l
+    from queues l
     cross join lateral (
         select j.held_until from control.job j
         where j.state = 'pending' and j.held_until is not null
@@ -3030,7 +3057,7 @@ CREATE FUNCTION control.stuck_resources() RETURNS SETOF bigint
     where first.held_until = 'infinity'
 $$;
 
-CREATE FUNCTION control.take_seats(kind text, rule text, jobs bigint[], resources bigint[], taken bigint[], at timestamp with time zone) RETURNS bigint[]
+CREATE FUNCTION control.take_resources(kind text, rule text, jobs bigint[], resources bigint[], taken bigint[], at timestamp with time zone) RETURNS bigint[]
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -3051,7 +3078,7 @@ begin
 
     with room as (
         select
-            r.id, r."interval", r.latest_run + r."interval" as ready, r.capacity - r.running as seats,
+            r.id, r."interval", r.latest_run + r."interval" as ready, r.capacity - r.running as places,
             case
                 when r.latest_run + r."interval" > at then 0
                 when r."interval" > interval '0' then least(1, r.capacity - r.running)
@@ -3062,8 +3089,8 @@ begin
             select resource_id, count(*)::integer as tickets from unnest(resources) as s (resource_id) group by resource_id
         ) t on t.resource_id = r.id
         where r.id = any(mine)
-    ), line as (
-        -- Jobs that were held back go before new ones: a job of the batch is only a ticket for its line.
+    ), queue as (
+        -- Jobs that were held back go before new ones: a job of the batch only makes its queue advance.
         select j.id, j.resource_id, j.priority, j.scheduled, j.held_until
         from control.job j
         where j.id = any(jobs) and j.resource_id = any(mine)
@@ -3081,9 +3108,9 @@ begin
         ) held
     ), ranked as (
         select
-            l.id, l.resource_id, l.held_until, room.room, room.seats, room.ready, room."interval",
+            l.id, l.resource_id, l.held_until, room.room, room.places, room.ready, room."interval",
             row_number() over (partition by l.resource_id order by l.priority, l.scheduled, l.id) as place
-        from line l
+        from queue l
         join room on room.id = l.resource_id
     ), started as (
         update control.resource r
@@ -3094,12 +3121,12 @@ begin
         update control.job j
         set held_until = w.until, last_update = at
         from (
-            -- As many jobs as there are seats left become ready, one if the resource has an interval; the others wait for wake.
+            -- As many jobs as there is room for become ready, one if the resource has an interval; the others wait for wake_resources.
             select
                 id, held_until,
                 case
-                    when place > case when "interval" > interval '0' then room + 1 else seats end
-                        or seats <= greatest(room, 0) then 'infinity'
+                    when place > case when "interval" > interval '0' then room + 1 else places end
+                        or places <= greatest(room, 0) then 'infinity'
                     when room > 0 then at + "interval"
                     else ready
                 end as until
@@ -3110,15 +3137,6 @@ begin
     )
     select array_agg(id) into chosen from ranked where place <= room;
     return coalesce(chosen, '{}');
-end
-$$;
-
-CREATE FUNCTION control.touch() RETURNS trigger
-    LANGUAGE plpgsql
-    AS $$
-begin
-    new.last_update := now();
-    return new;
 end
 $$;
 
@@ -3186,7 +3204,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION control.wake(resources bigint[], at timestamp with time zone) RETURNS void
+CREATE FUNCTION control.wake_resources(resources bigint[], at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -3199,10 +3217,10 @@ begin
     with recursive free as (
         select
             r.id, coalesce(r.latest_run + r."interval", at) as ready,
-            case when r."interval" > interval '0' then 1 else r.capacity - r.running end as seats
+            case when r."interval" > interval '0' then 1 else r.capacity - r.running end as places
         from control.resource r
         where r.id = any(resources) and r.running < r.capacity
-    ), lines as (
+    ), queues as (
         select f.id as resource_id, first.type, first.host_rule
         from free f
         cross join lateral (
@@ -3212,7 +3230,7 @@ begin
         ) first
       union all
         select l.resource_id, next.type, next.host_rule
-        from lines l
+        from queues l
         cross join lateral (
             select j.type, j.host_rule from control.job j
             where j.state = 'pending' and j.held_until is not null and j.resource_id = l.resource_id
@@ -3224,13 +3242,13 @@ begin
         set held_until = first.ready, last_update = at
         from (
             select f.ready, turn.id
-            from lines l
+            from queues l
             join free f on f.id = l.resource_id
             cross join lateral (
                 select j.id from control.job j
                 where j.state = 'pending' and j.held_until is not null
                     and j.resource_id = l.resource_id and j.type = l.type and j.host_rule = l.host_rule
-                order by j.priority, j.scheduled, j.id limit f.seats
+                order by j.priority, j.scheduled, j.id limit f.places
             ) turn
         ) first
         where j.id = first.id and j.state = 'pending' and j.held_until > first.ready
@@ -3248,13 +3266,6 @@ CREATE FUNCTION control.wrote(name text, rows text[]) RETURNS void
     insert into control.job_table_item (job_id, table_name, table_row_id)
     select control.my_job(), name, r from unnest(rows) r
 $$;
-
-CREATE TABLE control.house (
-    one boolean DEFAULT true NOT NULL,
-    log_keep interval DEFAULT '90 days'::interval NOT NULL,
-    CONSTRAINT house_has_one_row CHECK (one),
-    CONSTRAINT house_log_keep_sane CHECK ((log_keep >= '1 day'::interval))
-);
 
 CREATE TABLE control.job_dependency (
     job_id bigint NOT NULL,
@@ -3274,9 +3285,9 @@ CREATE TABLE control.job_hierarchy (
     CONSTRAINT job_hierarchy_is_no_loop CHECK ((parent_job_id <> job_id))
 );
 
-COMMENT ON COLUMN control.job_hierarchy.origin_type IS 'Type of the run that put the job in; null if an operator did.';
+COMMENT ON COLUMN control.job_hierarchy.origin_type IS 'Type of the run that added the job; null if an operator did.';
 
-COMMENT ON COLUMN control.job_hierarchy.origin_program IS 'Program of the run that put the job in.';
+COMMENT ON COLUMN control.job_hierarchy.origin_program IS 'Program of the run that added the job.';
 
 ALTER TABLE control.job ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME control.job_id_seq
@@ -3318,15 +3329,15 @@ CREATE TABLE control.job_log (
 )
 PARTITION BY RANGE ("end");
 
-COMMENT ON COLUMN control.job_log.args IS 'Arguments as the program gets them; no shell ever reads them.';
+COMMENT ON COLUMN control.job_log.args IS 'Arguments as the program gets them; no shell interprets them.';
 
 COMMENT ON COLUMN control.job_log.scheduled IS 'When the job was first to run, whatever retries there were.';
 
 COMMENT ON COLUMN control.job_log.priority IS 'Lower goes first.';
 
-COMMENT ON COLUMN control.job_log.claim IS 'The fence of a run: whoever lost it can settle nothing.';
+COMMENT ON COLUMN control.job_log.claim IS 'The claim of a run: only the manager that holds it can settle the run.';
 
-COMMENT ON COLUMN control.job_log.held_until IS 'Held back by its resource; infinity while another of its line goes first.';
+COMMENT ON COLUMN control.job_log.held_until IS 'Held back by its resource until then; infinity while another job of its queue goes first.';
 
 COMMENT ON COLUMN control.job_log.cancel IS 'Its process is to be stopped.';
 
@@ -3422,6 +3433,13 @@ CREATE TABLE control.schema_migrations (
     version character varying NOT NULL
 );
 
+CREATE TABLE control.settings (
+    one boolean DEFAULT true NOT NULL,
+    log_keep interval DEFAULT '90 days'::interval NOT NULL,
+    CONSTRAINT settings_has_one_row CHECK (one),
+    CONSTRAINT settings_log_keep_sane CHECK ((log_keep >= '1 day'::interval))
+);
+
 CREATE TABLE control.task (
     id bigint NOT NULL,
     name text,
@@ -3484,9 +3502,6 @@ COMMENT ON TABLE control.worker_login IS 'A manager builds the database URL of i
 
 ALTER TABLE ONLY control.job_log ATTACH PARTITION control.job_log_default DEFAULT;
 
-ALTER TABLE ONLY control.house
-    ADD CONSTRAINT house_pkey PRIMARY KEY (one);
-
 ALTER TABLE ONLY control.job_dependency
     ADD CONSTRAINT job_dependency_pkey PRIMARY KEY (job_id, needs_id);
 
@@ -3510,6 +3525,9 @@ ALTER TABLE ONLY control.resource
 
 ALTER TABLE ONLY control.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY control.settings
+    ADD CONSTRAINT settings_pkey PRIMARY KEY (one);
 
 ALTER TABLE ONLY control.task
     ADD CONSTRAINT task_name_key UNIQUE (name);
@@ -3580,9 +3598,9 @@ CREATE CONSTRAINT TRIGGER job_dependency_is_checked AFTER INSERT ON control.job_
 
 CREATE TRIGGER job_has_origin AFTER INSERT ON control.job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION control.record_origin();
 
-CREATE TRIGGER job_is_touched BEFORE UPDATE ON control.job FOR EACH ROW WHEN ((old.last_update = new.last_update)) EXECUTE FUNCTION control.touch();
+CREATE TRIGGER job_is_touched BEFORE UPDATE ON control.job FOR EACH ROW WHEN ((old.last_update = new.last_update)) EXECUTE FUNCTION control.set_last_update();
 
-CREATE TRIGGER job_rings AFTER INSERT ON control.job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION control.ring();
+CREATE TRIGGER job_rings AFTER INSERT ON control.job REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION control.notify_managers();
 
 ALTER TABLE ONLY control.job
     ADD CONSTRAINT job_resource_id_fkey FOREIGN KEY (resource_id) REFERENCES control.resource(id);
@@ -3711,7 +3729,7 @@ CREATE TABLE feeds.enclosure (
     mod_date timestamp with time zone NOT NULL
 );
 
-COMMENT ON COLUMN feeds.enclosure.mime_real IS 'What it turned out to be; for a job that looks.';
+COMMENT ON COLUMN feeds.enclosure.mime_real IS 'The real MIME type, for a job that checks it.';
 
 CREATE TABLE feeds.enclosure2category (
     enclosure_id bigint NOT NULL,
@@ -3819,11 +3837,11 @@ CREATE TABLE feeds.feed (
     CONSTRAINT feed_class_known CHECK ((class = ANY (ARRAY['text'::text, 'audio'::text, 'video'::text])))
 );
 
-COMMENT ON COLUMN feeds.feed.body_hash IS 'Of the bytes that were stored last: the same bytes bring nothing new.';
+COMMENT ON COLUMN feeds.feed.body_hash IS 'The hash of the last stored body; a poll that gets the same body finds nothing new.';
 
-COMMENT ON COLUMN feeds.feed.pub_date IS 'What the feed says; first_date is when we saw it first.';
+COMMENT ON COLUMN feeds.feed.pub_date IS 'The date that the feed gives; first_date is the time of the first poll.';
 
-COMMENT ON COLUMN feeds.feed.mod_date IS 'When it last said something else about itself.';
+COMMENT ON COLUMN feeds.feed.mod_date IS 'When the fields of the feed last changed.';
 
 CREATE TABLE feeds.feed2author (
     feed_id bigint NOT NULL,
@@ -3911,27 +3929,27 @@ CREATE TABLE feeds.feed_item (
     knocked boolean DEFAULT false NOT NULL
 );
 
-COMMENT ON COLUMN feeds.feed_item.key IS 'What it is known by in its feed: of its guid, else its link, else its text.';
+COMMENT ON COLUMN feeds.feed_item.key IS 'Identifies the item in its feed: the hash of its guid, else of its link, else of its text.';
 
-COMMENT ON COLUMN feeds.feed_item.hash IS 'Of all that the feed says about it: another one is a change.';
+COMMENT ON COLUMN feeds.feed_item.hash IS 'The hash of all fields that the feed gives; another hash is a change.';
 
-COMMENT ON COLUMN feeds.feed_item.page IS 'Whether content is its page, as fetched; polls leave that alone.';
+COMMENT ON COLUMN feeds.feed_item.page IS 'Whether content is the fetched page; polls do not overwrite it.';
 
-COMMENT ON COLUMN feeds.feed_item.content_clean IS 'Made by a job of its own; polls leave it alone.';
+COMMENT ON COLUMN feeds.feed_item.content_clean IS 'Written by the cleaning job; polls do not overwrite it.';
 
-COMMENT ON COLUMN feeds.feed_item.cleaned IS 'The hash of what content_clean was made of.';
+COMMENT ON COLUMN feeds.feed_item.cleaned IS 'The hash of the item when it was cleaned.';
 
-COMMENT ON COLUMN feeds.feed_item.digested IS 'The hash of what its words were taken from.';
+COMMENT ON COLUMN feeds.feed_item.digested IS 'The hash of the item when it was digested.';
 
-COMMENT ON COLUMN feeds.feed_item.pub_date IS 'What the feed says, but no later than when we read it; else fetch_date.';
+COMMENT ON COLUMN feeds.feed_item.pub_date IS 'The date that the feed gives, at most the time of the poll; else fetch_date.';
 
-COMMENT ON COLUMN feeds.feed_item.mod_date IS 'When it last changed here; not taken from the feed.';
+COMMENT ON COLUMN feeds.feed_item.mod_date IS 'When a poll last changed the item; not a date of the feed.';
 
-COMMENT ON COLUMN feeds.feed_item.fetch_date IS 'When we saw it first.';
+COMMENT ON COLUMN feeds.feed_item.fetch_date IS 'When a poll first found the item.';
 
-COMMENT ON COLUMN feeds.feed_item.same_as IS 'The item of another feed that told this story first.';
+COMMENT ON COLUMN feeds.feed_item.same_as IS 'The item of another feed that this one copies.';
 
-COMMENT ON COLUMN feeds.feed_item.knocked IS 'Whether its link has been to the door.';
+COMMENT ON COLUMN feeds.feed_item.knocked IS 'Whether its link has knocked at the door.';
 
 CREATE TABLE feeds.feed_item2author (
     feed_item_id bigint NOT NULL,
@@ -4060,11 +4078,11 @@ CREATE TABLE feeds.feed_item_page (
     CONSTRAINT feed_item_page_state_known CHECK ((state = ANY (ARRAY['wanted'::text, 'fetched'::text, 'failed'::text])))
 );
 
-COMMENT ON COLUMN feeds.feed_item_page.hash IS 'What the item said when its page was fetched.';
+COMMENT ON COLUMN feeds.feed_item_page.hash IS 'The hash of the item when its page was fetched.';
 
-COMMENT ON COLUMN feeds.feed_item_page.url IS 'Where the page was in the end.';
+COMMENT ON COLUMN feeds.feed_item_page.url IS 'The URL of the page after redirects.';
 
-COMMENT ON COLUMN feeds.feed_item_page.errors IS 'How many tries failed since it was wanted.';
+COMMENT ON COLUMN feeds.feed_item_page.errors IS 'Failed attempts since the page is wanted.';
 
 CREATE TABLE feeds.feed_item_text (
     item_id bigint NOT NULL,
@@ -4072,7 +4090,7 @@ CREATE TABLE feeds.feed_item_text (
     simhash bigint
 );
 
-COMMENT ON COLUMN feeds.feed_item_text.simhash IS 'Of its text; near copies differ in few bits. Null: too short to tell.';
+COMMENT ON COLUMN feeds.feed_item_text.simhash IS 'The simhash of the text; near-copies differ in few bits. Null if the text is too short.';
 
 CREATE TABLE feeds.feed_link (
     id bigint NOT NULL,
@@ -4126,19 +4144,19 @@ CREATE TABLE feeds.feed_metadata (
     CONSTRAINT feed_metadata_train_size_sane CHECK ((cleanup_train_size > 0))
 );
 
-COMMENT ON COLUMN feeds.feed_metadata.kind IS 'partial: the pages of its items are fetched.';
+COMMENT ON COLUMN feeds.feed_metadata.kind IS 'partial: jobs fetch the pages of its items.';
 
-COMMENT ON COLUMN feeds.feed_metadata.cleanup IS 'Whether its items are made into clean texts.';
+COMMENT ON COLUMN feeds.feed_metadata.cleanup IS 'Whether a task cleans its items.';
 
-COMMENT ON COLUMN feeds.feed_metadata.cleanup_learn IS 'Whether it is learned from its pages what all of them have.';
+COMMENT ON COLUMN feeds.feed_metadata.cleanup_learn IS 'Whether the cleaning job learns the template of its pages.';
 
-COMMENT ON COLUMN feeds.feed_metadata.cleanup_model IS 'What was learned; data, checked whenever it is read.';
+COMMENT ON COLUMN feeds.feed_metadata.cleanup_model IS 'The template of its pages as JSON, validated whenever it is read.';
 
-COMMENT ON COLUMN feeds.feed_metadata.period IS 'How often it is polled; null: at its own pace.';
+COMMENT ON COLUMN feeds.feed_metadata.period IS 'The poll interval of the operator; null: automatic.';
 
 COMMENT ON COLUMN feeds.feed_metadata.knocks IS 'Whether the links of its items knock at the door.';
 
-COMMENT ON COLUMN feeds.feed_metadata.task_id IS 'In control.task; no key, as that may be another database.';
+COMMENT ON COLUMN feeds.feed_metadata.task_id IS 'The task in control.task; no foreign key, because that may be another database.';
 
 ALTER TABLE feeds.feed_metadata ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME feeds.feed_metadata_id_seq
@@ -4167,9 +4185,9 @@ CREATE TABLE feeds.feed_poll (
     CONSTRAINT feed_poll_errors_not_negative CHECK ((errors >= 0))
 );
 
-COMMENT ON COLUMN feeds.feed_poll.silent IS 'Nobody answered at all: their fault, or ours.';
+COMMENT ON COLUMN feeds.feed_poll.silent IS 'The host did not answer at all; our own network may be down.';
 
-COMMENT ON COLUMN feeds.feed_poll.errors IS 'How many polls failed since the last that did not.';
+COMMENT ON COLUMN feeds.feed_poll.errors IS 'Failed polls since the last successful one.';
 
 CREATE TABLE feeds.geo (
     id bigint NOT NULL,
@@ -4252,17 +4270,17 @@ CREATE TABLE feeds.websub (
     CONSTRAINT websub_state_known CHECK ((state = ANY (ARRAY['asked'::text, 'active'::text, 'denied'::text, 'leaving'::text, 'left'::text])))
 );
 
-COMMENT ON COLUMN feeds.websub.token IS 'In the address that the hub calls: whoever knows it may say that the hub agreed.';
+COMMENT ON COLUMN feeds.websub.token IS 'Part of the callback URL; a caller who knows it can confirm the subscription.';
 
-COMMENT ON COLUMN feeds.websub.secret IS 'What the hub signs its news with.';
+COMMENT ON COLUMN feeds.websub.secret IS 'The key with which the hub signs its deliveries.';
 
-COMMENT ON COLUMN feeds.websub.errors IS 'How often it was asked since it last agreed.';
+COMMENT ON COLUMN feeds.websub.errors IS 'Requests since the hub last confirmed.';
 
-COMMENT ON COLUMN feeds.websub.try_at IS 'It is asked again no sooner than this.';
+COMMENT ON COLUMN feeds.websub.try_at IS 'The earliest time of the next request.';
 
-COMMENT ON COLUMN feeds.websub.ignored IS 'News that were not signed, or not by the hub.';
+COMMENT ON COLUMN feeds.websub.ignored IS 'Deliveries without a valid signature.';
 
-COMMENT ON COLUMN feeds.websub.trusted IS 'It told us of news, and no poll has since found any that it kept from us.';
+COMMENT ON COLUMN feeds.websub.trusted IS 'The hub announced news, and no poll has found news since that it did not announce.';
 
 ALTER TABLE ONLY feeds.author
     ADD CONSTRAINT author_mark_key UNIQUE (mark);

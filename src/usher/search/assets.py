@@ -1,7 +1,4 @@
-"""The page's own files: a style, a script and a picture, each named by what is in it, so that it is good for ever.
-
-Comes from the files beside this one; goes to templates as names, and to browsers as bytes.
-"""
+"""The static files of the search page; the name of each has its digest, so that browsers may cache it forever."""
 
 import hashlib
 from collections.abc import Iterable
@@ -19,7 +16,7 @@ TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file as it is served."""
+    """A static file."""
 
     name: str
     body: bytes
@@ -31,14 +28,14 @@ class Asset:
 
 
 def name_by_digest(files: Iterable[Path]) -> dict[str, Asset]:
-    """The files by the names that templates know them by."""
-    found = {}
+    """The assets by their file names, which the templates use."""
+    assets = {}
     for file in files:
         body = file.read_bytes()
         digest = hashlib.blake2b(body, digest_size=8).hexdigest()
         name = f"{file.stem}.{digest}{file.suffix}"
-        found[file.name] = Asset(name, body, TYPES[file.suffix])
-    return found
+        assets[file.name] = Asset(name, body, TYPES[file.suffix])
+    return assets
 
 
 def load_assets() -> dict[str, Asset]:

@@ -1,55 +1,45 @@
-"""Results of a search as an Atom feed, so that any reader tells its owner what is new for a question.
-
-Comes from the broker's answer; goes to readers. A page keeps its name for as long as it has its address.
-"""
+"""The results of a search as an Atom feed, so that a feed reader can follow a query."""
 
 from datetime import datetime
 
 from usher.http.atom import ATOM_MEDIA_TYPE, AtomEntry, AtomFeed, AtomLink, stable_urn
-from usher.search import result_view
-from usher.search.merge import MergedHit
-from usher.search.result_view import ResultView
+from usher.search.json_results import text_of
+from usher.search.result_view import ResultView, paginate, result_views, search_path
 from usher.search.search_result import SearchResult
 
 PATH = "/search.atom"
 
 
-def feed_of(answer: SearchResult, page: int, *, origin: str) -> AtomFeed:
-    """One page of results; `origin` is what the reader calls us."""
-    text = answer.query.text
-    links = [
-        AtomLink(f"{origin}{result_view.address_of(text, page, PATH)}", "self", ATOM_MEDIA_TYPE),
-        AtomLink(f"{origin}{result_view.address_of(text, page)}", "alternate", "text/html"),
-        AtomLink(f"{origin}{result_view.address_of(text, 1, PATH)}", "first", ATOM_MEDIA_TYPE),
-    ]
-    if page < result_view.paginate(answer.results.total, page).last:
-        links.append(
-            AtomLink(
-                f"{origin}{result_view.address_of(text, page + 1, PATH)}", "next", ATOM_MEDIA_TYPE
-            )
-        )
-    entries = [entry(one, found.hit.url) for one, found in pairs(answer)]
-    own = stable_urn("search", origin, text)
-    return AtomFeed(id=own, title=text or "Usher", links=links, entries=entries)
+def atom_feed(result: SearchResult, page: int, *, origin: str) -> AtomFeed:
+    """One page of results; `origin` is the address of this server for the reader."""
+    text = result.query.text
+
+    def link(rel: str, to_page: int) -> AtomLink:
+        return AtomLink(f"{origin}{search_path(text, to_page, PATH)}", rel, ATOM_MEDIA_TYPE)
+
+    html = AtomLink(f"{origin}{search_path(text, page)}", "alternate", "text/html")
+    links = [link("self", page), html, link("first", 1)]
+    if page < paginate(result.results.total, page).last:
+        links.append(link("next", page + 1))
+    views = zip(result_views(result), result.results.hits, strict=True)
+    entries = [entry(view, merged.hit.url) for view, merged in views]
+    urn = stable_urn("search", origin, text)
+    return AtomFeed(id=urn, title=text or "Usher", links=links, entries=entries)
 
 
-def pairs(answer: SearchResult) -> list[tuple[ResultView, MergedHit]]:
-    return list(zip(result_view.results(answer), answer.results.found, strict=True))
-
-
-def entry(one: ResultView, url: str) -> AtomEntry:
+def entry(view: ResultView, url: str) -> AtomEntry:
     return AtomEntry(
         id=stable_urn("page", url),
-        title="".join(text for text, _ in one.title),
-        updated=one.crawled,
-        published=one.published,
-        links=[AtomLink(one.link)] if one.link else [],
-        text="".join(text for text, _ in one.snippet) or one.url,
-        language=one.language,
-        source=one.host,
+        title=text_of(view.title),
+        updated=view.crawled,
+        published=view.published,
+        links=[AtomLink(view.link)] if view.link else [],
+        text=text_of(view.snippet) or view.url,
+        language=view.language,
+        source=view.host,
     )
 
 
-def changed(answer: SearchResult) -> datetime | None:
-    """When the latest of the results was read."""
-    return max((one.hit.crawled for one in answer.results.found), default=None)
+def last_change(result: SearchResult) -> datetime | None:
+    """When the latest of the results was crawled."""
+    return max((merged.hit.crawled for merged in result.results.hits), default=None)

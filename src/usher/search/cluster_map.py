@@ -1,7 +1,6 @@
-"""The rows of index servers, kept fresh: who is there, who holds what, who is broken.
+"""The front-end's view of the rows of index servers: polls MGMT for the map and probes the servers.
 
-Comes from MGMT, which is asked every second and may be away: the last map that was heard is the one in force. Goes to
-the broker.
+While MGMT is unavailable the last map stays in use.
 """
 
 import asyncio
@@ -25,33 +24,22 @@ from usher.telemetry import Log
 log = Log("search")
 POLL_SECONDS: Final = 1.0
 PROBE_SECONDS: Final = 1.0
-TIMEOUT: Final = 5.0  # seconds for one call to MGMT
-SEE_SECONDS: Final = (
-    60.0  # a map that stays the same is looked at again: what is missed is not missed for ever
-)
-SHARE: Final = 0.05  # of the time may go into reading who holds what: that map can be large
+MGMT_TIMEOUT_SECONDS: Final = 5.0
+UPDATE_SECONDS: Final = 60.0  # an unchanged map is applied again, so that departed servers expire
+HOLDINGS_TIME_SHARE: Final = 0.05  # of the time at most is spent reading holdings, which are large
 
 
 class MapClient(Client):
-    """MGMT's API, with the map that also names the chunks."""
+    """MGMT's API with the maps that list chunks; an unchanged map costs almost nothing."""
 
-    def __init__(self, url: str, *, token: str = "", timeout: float = TIMEOUT) -> None:
+    def __init__(self, url: str, *, token: str = "", timeout: float = MGMT_TIMEOUT_SECONDS) -> None:
         super().__init__(url, token=token, timeout=timeout)
-        self._maps: dict[str, tuple[str, ClusterMap]] = {}  # by path: the version and the map
+        self._maps: dict[str, tuple[str, ClusterMap]] = {}  # by path: etag and map
 
-    async def cluster_map(self) -> ClusterMap:
-        """The chunks of each healthy server, by row."""
-        return await self._cluster_map("/v1/map")
-
-    async def probation_map(self) -> ClusterMap:
-        """The chunks of each server on probation, by row."""
-        return await self._cluster_map("/v1/probation")
-
-    async def _cluster_map(self, path: str) -> ClusterMap:
-        """One of the maps with chunks; an unchanged map costs almost nothing."""
-        version, cluster = self._maps.get(path, ("", ClusterMap()))
-        known = {"If-None-Match": version} if version else {}
-        answer = await self._call("GET", path, headers=known)
+    async def cluster_map(self, path: str = "/v1/map") -> ClusterMap:
+        """The chunks of each healthy server by row; `/v1/probation` has those of servers on probation."""
+        etag, cluster = self._maps.get(path, ("", ClusterMap()))
+        answer = await self._call("GET", path, headers={"If-None-Match": etag} if etag else {})
         if answer.status != NOT_MODIFIED:
             cluster = decode_answer(answer, ClusterMap)
             self._maps[path] = (answer.headers.get("etag", ""), cluster)
@@ -66,31 +54,33 @@ def holdings_of(cluster: ClusterMap) -> Holdings:
 
 
 class ClusterView:
-    """What a front-end knows of the rows; `keep` goes on for ever."""
+    """The rows and their servers; `run` keeps them up to date."""
 
     def __init__(self, mgmt: MapClient) -> None:
         self.mgmt = mgmt
-        self.seats = RowMap()
+        self.row_map = RowMap()
         self.servers: dict[str, IndexServer] = {}
-        self.has_map = False  # whether there ever was a map
-        self.mgmt_error = ""  # with MGMT, in words
+        self.has_map = False  # whether MGMT ever sent a map
+        self.mgmt_error = ""  # of the last poll
         self._changes = 0
-        self._drawn: tuple[list[ServerRow], ClusterMap, Holdings] = ([], ClusterMap(), {})
-        self._holdings_due = self._see_at = 0.0
+        self._server_rows: list[ServerRow] = []
+        self._cluster = ClusterMap()
+        self._probation: Holdings = {}
+        self._holdings_due = self._update_due = 0.0
 
-    async def keep(self) -> None:
-        """Poll MGMT and probe the servers, each at its own pace: a frozen MGMT must not delay the probes."""
+    async def run(self) -> None:
+        """Poll MGMT and probe the servers forever, independently: a frozen MGMT must not delay the probes."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep_map())
+            group.create_task(self._poll())
             group.create_task(self._keep_probing())
 
-    async def _keep_map(self) -> None:
-        said = False
+    async def _poll(self) -> None:
+        is_logged = False
         while True:
             await self._refresh_map()
-            if self.mgmt_error and not said:
+            if self.mgmt_error and not is_logged:
                 log.warning("no_map", error=self.mgmt_error)
-            said = bool(self.mgmt_error)
+            is_logged = bool(self.mgmt_error)
             await asyncio.sleep(POLL_SECONDS)
 
     async def _keep_probing(self) -> None:
@@ -99,72 +89,69 @@ class ClusterView:
             await asyncio.sleep(PROBE_SECONDS)
 
     async def refresh(self) -> None:
-        """Look at the maps and at the servers, once."""
+        """Poll MGMT and probe the servers once."""
         await self._refresh_map()
         await self._probe()
 
-    async def _refresh_map(self) -> None:
-        try:
-            await self._hear()
-            self.mgmt_error = ""
-        except UsherError as error:
-            self.mgmt_error = error.message
-
     async def _probe(self) -> None:
-        await asyncio.gather(*(server.look() for server in self.servers.values()))
+        await asyncio.gather(*(server.probe() for server in self.servers.values()))
         BROKEN.set(sum(server.broken for server in self.servers.values()))
 
-    async def _hear(self) -> None:
+    async def _refresh_map(self) -> None:
+        try:
+            await self._read_map()
+            await self._renew_tickets()
+        except UsherError as error:
+            self.mgmt_error = error.message
+        else:
+            self.has_map, self.mgmt_error = True, ""
+
+    async def _read_map(self) -> None:
+        # Rows last: a server that becomes healthy between the calls is then in both maps, not in neither.
+        cluster, probation = await self._read_holdings()
         rows = await self.mgmt.servers_map()
-        cluster, probation = await self._holdings()
         now = time.monotonic()
-        changed = (rows, cluster, probation) != self._drawn
+        changed = (rows, cluster, probation) != (self._server_rows, self._cluster, self._probation)
         self._changes += changed
-        if changed or now >= self._see_at:
-            if cluster.incarnation != self._drawn[1].incarnation:
-                self.seats = RowMap()  # what rows had in another history is not missed
-            self._drawn, self._see_at = (rows, cluster, probation), now + SEE_SECONDS
-            holdings, unrestored = holdings_of(cluster), cluster.unrestored
-            self.seats.see(rows, holdings, now, probation, unrestored=unrestored)
-            self._meet(rows, probation)
-        await self._renew_tickets()
-        self.has_map = True
+        if not changed and now < self._update_due:
+            return
+        if cluster.incarnation != self._cluster.incarnation:
+            self.row_map = RowMap()  # chunks of another incarnation are not lost
+        self._server_rows, self._cluster, self._probation = rows, cluster, probation
+        self._update_due = now + UPDATE_SECONDS
+        unrestored = cluster.unrestored
+        self.row_map.update(rows, holdings_of(cluster), now, probation, unrestored=unrestored)
+        self._update_servers()
 
     async def _renew_tickets(self) -> None:
-        """Show each server its ticket; one that a server refused is replaced by a new one."""
-        self.mgmt.forget_tickets(host for host, one in self.servers.items() if one.refused)
+        """Give each server its ticket; a ticket that a server refused is replaced."""
+        self.mgmt.forget_tickets(host for host, server in self.servers.items() if server.refused)
         for host, ticket in (await self.mgmt.tickets(self.servers)).items():
-            self.servers[host].show(ticket)
+            self.servers[host].set_ticket(ticket)
 
-    async def _holdings(self) -> tuple[ClusterMap, Holdings]:
-        """Who holds what, not more often than its size allows; another's MGMT may not know it."""
+    async def _read_holdings(self) -> tuple[ClusterMap, Holdings]:
+        """The holdings, read at the pace that their size allows, or at once while no row is complete.
+
+        Another MGMT may not offer them.
+        """
         began = time.monotonic()
-        _, known, probation = self._drawn
-        if began < self._holdings_due and not self.is_outdated:
-            return known, probation
+        cluster, probation = self._cluster, self._probation
+        if began < self._holdings_due and any(map(self.is_complete, self.row_map.rows)):
+            return cluster, probation
         with suppress(UsherError):
-            known = await self.mgmt.cluster_map()
-            if known.incarnation != self._drawn[1].incarnation:
+            cluster = await self.mgmt.cluster_map()
+            if cluster.incarnation != self._cluster.incarnation:
                 probation = {}
-            second = await self.mgmt.probation_map()
-            # A map of another history may name chunks that the servers do not have now.
-            probation = holdings_of(second) if second.incarnation == known.incarnation else {}
-        self._holdings_due = time.monotonic() + (time.monotonic() - began) / SHARE
-        return known, probation
+            spare = await self.mgmt.cluster_map("/v1/probation")
+            # A map of another incarnation may list chunks that the servers do not have.
+            probation = holdings_of(spare) if spare.incarnation == cluster.incarnation else {}
+        taken = time.monotonic() - began
+        self._holdings_due = time.monotonic() + taken / HOLDINGS_TIME_SHARE
+        return cluster, probation
 
-    @property
-    def is_outdated(self) -> bool:
-        """Whether the database was restored since the map was drawn, so that nobody knows what a row lacks."""
-        return self.mgmt.incarnation != self._drawn[1].incarnation
-
-    def is_of_map(self, hits: Hits) -> bool:
-        """Whether a server answered from the same history as the map's; servers of another make do not say."""
-        incarnation = self._drawn[1].incarnation
-        return not hits.incarnation or not incarnation or hits.incarnation == incarnation
-
-    def _meet(self, rows: list[ServerRow], probation: Holdings) -> None:
-        hosts = {host for one in rows for host in one.servers}
-        hosts |= {host for servers in probation.values() for host in servers}
+    def _update_servers(self) -> None:
+        hosts = {host for row in self._server_rows for host in row.servers}
+        hosts |= {host for servers in self._probation.values() for host in servers}
         for host in self.servers.keys() - hosts:
             self.servers.pop(host).close()
         for host in hosts - self.servers.keys():
@@ -174,36 +161,42 @@ class ClusterView:
                 log.warning("server_unusable", error=error.message)
 
     @property
-    def state(self) -> int:
-        """Another number as soon as servers hold something else; 0 if nobody says what they hold."""
-        return self._changes if self.seats.every else 0
+    def is_outdated(self) -> bool:
+        """Whether the database was restored since the map was read."""
+        return self.mgmt.incarnation != self._cluster.incarnation
 
-    def in_order(self, turn: int) -> list[SearchRow]:
-        """The rows, best first: complete ones, without servers on probation, the least busy; equals take turns."""
-        benches = self.seats.benches
-        turned = (
-            [*benches[turn % len(benches) :], *benches[: turn % len(benches)]] if benches else []
+    def matches_map(self, hits: Hits) -> bool:
+        """Whether a server has compared its chunks with the map's incarnation; servers of other makes do not say."""
+        incarnation = self._cluster.incarnation
+        return not hits.incarnation or not incarnation or hits.incarnation == incarnation
+
+    @property
+    def version(self) -> int:
+        """A number that changes with the holdings; 0 if they are unknown."""
+        return self._changes if self.row_map.chunks else 0
+
+    def ordered_rows(self, turn: int) -> list[SearchRow]:
+        """The rows, best first: complete, without servers on probation, least busy; equals alternate by `turn`."""
+        rows = self.row_map.rows
+        start = turn % len(rows) if rows else 0
+        return sorted(
+            [*rows[start:], *rows[:start]],
+            key=lambda row: (not self.is_complete(row), row.probation, self._load(row)),
         )
-        return sorted(turned, key=lambda one: (not self.whole(one), one.probation, self._busy(one)))
 
-    def whole(self, bench: SearchRow) -> bool:
-        """Whether the row can answer for all there is."""
-        return (
-            not bench.lost
-            and not bench.behind
-            and not self.is_outdated
-            and all(map(self.asked, bench.servers))
-        )
+    def is_complete(self, row: SearchRow) -> bool:
+        """Whether the row has every chunk and all its servers are available."""
+        has_all_chunks = not row.lost and not row.behind and not self.is_outdated
+        return has_all_chunks and all(map(self.is_available, row.servers))
 
-    def asked(self, host: str) -> bool:
+    def is_available(self, host: str) -> bool:
         server = self.servers.get(host)
         return server is not None and not server.broken
 
-    def _busy(self, bench: SearchRow) -> int:
-        """Of the busiest server, for it decides how long the row takes."""
-        return max(
-            (self.servers[host].busy for host in bench.servers if host in self.servers), default=0
-        )
+    def _load(self, row: SearchRow) -> int:
+        """The open requests of the busiest server, which decides how long the row takes."""
+        servers = (self.servers.get(host) for host in row.servers)
+        return max((server.open_requests for server in servers if server), default=0)
 
     def close(self) -> None:
         for server in self.servers.values():
@@ -212,12 +205,11 @@ class ClusterView:
 
 @asynccontextmanager
 async def open_cluster(settings: Settings) -> AsyncIterator[ClusterView]:
-    """The rows that MGMT knows, as far as it answers now."""
-    token = credential(settings)
-    async with MapClient(settings.mgmt_url, token=token, timeout=TIMEOUT) as mgmt:
-        hall = ClusterView(mgmt)
-        await hall.refresh()
+    """Read the map once, as far as MGMT is available; closes the connections to the servers at the end."""
+    async with MapClient(settings.mgmt_url, token=credential(settings)) as mgmt:
+        cluster = ClusterView(mgmt)
+        await cluster.refresh()
         try:
-            yield hall
+            yield cluster
         finally:
-            hall.close()
+            cluster.close()

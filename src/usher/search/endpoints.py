@@ -1,7 +1,4 @@
-"""What a front-end can be asked: the search page, the same as data, and the files it needs.
-
-Comes from browsers and programs; goes to the broker. Whatever stands in a query, the answer is a page that can be used.
-"""
+"""The endpoints of a front-end: the search page, its JSON and Atom twins, and static files."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -27,19 +24,19 @@ POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-FRESH: Final = {"Cache-Control": "private, no-cache"}
-HEADERS: Final = {"Content-Security-Policy": POLICY, **FRESH}
-FOR_EVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
+REVALIDATE: Final = {"Cache-Control": "private, no-cache"}
+HEADERS: Final = {"Content-Security-Policy": POLICY, **REVALIDATE}
+CACHE_FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 ROBOTS: Final = "User-agent: *\nDisallow: /search\nDisallow: /api/\n"
-RETRY: Final = {"Retry-After": "2"}
+RETRY_LATER: Final = {"Retry-After": "2"}
 
 
 class GovQuery(Struct, kw_only=True):
-    """As Search.gov's results API names it; `affiliate` and `access_key` are heard and mean nothing here."""
+    """The parameters of Search.gov's results API; `affiliate` and `access_key` have no effect."""
 
     query: str = ""
     limit: Annotated[int, Meta(ge=1, le=50)] = 20
-    offset: Annotated[int, Meta(ge=0, le=json_results.MOST_OFFSET)] = 0
+    offset: Annotated[int, Meta(ge=0, le=json_results.MAX_OFFSET)] = 0
     enable_highlighting: bool = True
     affiliate: str = ""
     access_key: str = ""
@@ -50,9 +47,9 @@ class SearchEndpoints:
 
     def __init__(self, broker: Broker, reports: QueryReports) -> None:
         self._broker, self._reports = broker, reports
-        self._assets = assets.load_assets()
-        self._files = {one.name: one for one in self._assets.values()}
-        self._pages = SearchPages(self._assets)
+        loaded = assets.load_assets()
+        self._assets = {asset.name: asset for asset in loaded.values()}
+        self._pages = SearchPages(loaded)
 
     def endpoints(self) -> Sequence[ComponentEndpoint]:
         return (
@@ -68,47 +65,46 @@ class SearchEndpoints:
         )
 
     async def page(self, call: ComponentCall[None]) -> Response:
-        text, page = asked(call)
+        text, page = query_and_page(call)
         if not text.strip():
             return html(self._pages.home())
         try:
-            answer = await self._answer(text, page)
+            result = await self._search(text, page)
         except Unreachable as error:
-            body = self._pages.trouble(parse_query(text), error.message)
-            return html(body, error.status, RETRY)
-        return html(self._pages.results(answer, page))
+            body = self._pages.unavailable(parse_query(text), error.message)
+            return html(body, error.status, RETRY_LATER)
+        return html(self._pages.results(result, page))
 
     async def json(self, call: ComponentCall[None]) -> json_results.SearchListing:
-        text, page = asked(call)
-        return json_results.listing(await self._answer(text, page), page)
+        text, page = query_and_page(call)
+        return json_results.listing(await self._search(text, page), page)
 
     async def atom(self, call: ComponentCall[None]) -> Response:
-        text, page = asked(call)
-        # A reader asks every hour; what people ask is told by the pages they ask for.
-        answer = await self._answer(text, page, noted=False)
-        feed = atom.feed_of(answer, page, origin=server_origin(call.headers))
-        return conditional_response(
-            call.headers, to_xml(feed), ATOM_MEDIA_TYPE, FRESH, atom.changed(answer)
-        )
+        text, page = query_and_page(call)
+        # Not reported: feed readers repeat the query every hour.
+        result = await self._search(text, page, is_reported=False)
+        body = to_xml(atom.atom_feed(result, page, origin=server_origin(call.headers)))
+        changed = atom.last_change(result)
+        return conditional_response(call.headers, body, ATOM_MEDIA_TYPE, REVALIDATE, changed)
 
     async def api(self, call: ComponentCall[None]) -> json_results.GovResults:
-        wanted = gov_query(call)
-        query = parse_query(wanted.query)
-        answer = await self._broker.search(query, k=wanted.limit, offset=wanted.offset)
-        if query and not wanted.offset:
-            self._reports.note(query.text, answer.seconds)
-        return json_results.gov_results(answer, wanted.offset, marked=wanted.enable_highlighting)
+        params = gov_query(call)
+        query = parse_query(params.query)
+        result = await self._broker.search(query, k=params.limit, offset=params.offset)
+        if query and not params.offset:
+            self._reports.add(query.text, result.seconds)
+        return json_results.gov_results(result, params.offset, marked=params.enable_highlighting)
 
     async def opensearch(self, call: ComponentCall[None]) -> Response:
         body = self._pages.opensearch(server_origin(call.headers))
         return Response(body, media_type="application/opensearchdescription+xml")
 
     async def readyz(self, _call: ComponentCall[None]) -> Status:
-        """Ready when the map is known and a server of it answers: a load balancer then sends searches here."""
-        hall = self._broker.hall
-        if not any(map(hall.asked, hall.servers)):
+        """Ready for a load balancer when an index server is available."""
+        cluster = self._broker.cluster
+        if not any(map(cluster.is_available, cluster.servers)):
             raise Unreachable(
-                "No index server can be asked.", hint="See `usher components rows` and /metrics."
+                "No index server is available.", hint="See `usher components rows` and /metrics."
             )
         return Status("ready")
 
@@ -116,38 +112,37 @@ class SearchEndpoints:
         return Response(ROBOTS, media_type="text/plain")
 
     async def static(self, call: ComponentCall[None]) -> Response:
-        one = self._files.get(call.path_params["name"])
-        if one is None:
+        asset = self._assets.get(call.path_params["name"])
+        if asset is None:
             raise NotFound("There is no such file.")
-        return Response(one.body, headers=FOR_EVER, media_type=one.media_type)
+        return Response(asset.body, headers=CACHE_FOREVER, media_type=asset.media_type)
 
-    async def _answer(self, text: str, page: int, *, noted: bool = True) -> SearchResult:
-        query, offset = parse_query(text), (page - 1) * result_view.RESULTS_PER_PAGE
-        if offset >= MAX_HITS:  # how many there are is told, and nothing shown
-            answer = await self._broker.search(query, k=1, hosts=False)
-            empty = msgspec.structs.replace(answer.results, found=())
-            return msgspec.structs.replace(answer, results=empty)
-        answer = await self._broker.search(
-            query, k=result_view.RESULTS_PER_PAGE, offset=offset, hosts=True
-        )
-        if noted and query and page == 1:
-            self._reports.note(query.text, answer.seconds)
-        return answer
+    async def _search(self, text: str, page: int, *, is_reported: bool = True) -> SearchResult:
+        size = result_view.RESULTS_PER_PAGE
+        query, offset = parse_query(text), (page - 1) * size
+        if offset >= MAX_HITS:  # only the total is shown
+            result = await self._broker.search(query, k=1, hosts=False)
+            empty = msgspec.structs.replace(result.results, hits=())
+            return msgspec.structs.replace(result, results=empty)
+        result = await self._broker.search(query, k=size, offset=offset, hosts=True)
+        if is_reported and query and page == 1:
+            self._reports.add(query.text, result.seconds)
+        return result
 
 
-def asked(call: ComponentCall[None]) -> tuple[str, int]:
-    given = call.request.query_params
-    return given.get("q", ""), result_view.page_number(given.get("page", "1"))
+def query_and_page(call: ComponentCall[None]) -> tuple[str, int]:
+    params = call.request.query_params
+    return params.get("q", ""), result_view.page_number(params.get("page", "1"))
 
 
 def gov_query(call: ComponentCall[None]) -> GovQuery:
-    """Names that only Search.gov knows are let pass."""
+    """The parameters of a Search.gov query; unknown ones are ignored."""
     try:
         return msgspec.convert(dict(call.request.query_params), GovQuery, strict=False)
     except msgspec.ValidationError as error:
-        hint = f"limit is from 1 to 50, offset from 0 to {json_results.MOST_OFFSET}."
+        hint = f"limit is from 1 to 50, offset from 0 to {json_results.MAX_OFFSET}."
         raise BadInput(f"{error}.", hint=hint) from error
 
 
-def html(body: str, status: int = 200, more: dict[str, str] | None = None) -> Response:
-    return Response(body, status, {**HEADERS, **(more or {})}, media_type="text/html")
+def html(body: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(body, status, {**HEADERS, **(headers or {})}, media_type="text/html")

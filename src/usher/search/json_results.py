@@ -1,7 +1,4 @@
-"""An answer as data: `/search.json` for our own programs, `/api/search` for those that know Search.gov's results API.
-
-Comes from the broker; goes out as JSON.
-"""
+"""Search results as JSON: `/search.json`, and `/api/search` in the format of Search.gov's results API."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,12 +7,12 @@ from typing import Final
 from msgspec import Struct
 
 from usher.query.highlight import Segment, highlight
-from usher.query.results import Hit
 from usher.search import result_view
+from usher.search.merge import MergedHit
 from usher.search.search_result import MAX_HITS, SearchResult
 
-BEGIN, END = "\ue000", "\ue001"  # how Search.gov marks words: no page has these
-MOST_OFFSET: Final = MAX_HITS - 1
+BEGIN, END = "\ue000", "\ue001"  # Search.gov's markers around highlighted words
+MAX_OFFSET: Final = MAX_HITS - 1
 
 
 class TextPiece(Struct):
@@ -42,7 +39,7 @@ class HostCount(Struct):
 
 
 class SearchListing(Struct):
-    """One page of results; `missing` is how much of the index did not answer, from 0 to 1."""
+    """One page of results; `missing` is the share of the index that did not answer, from 0 to 1."""
 
     query: str
     page: int
@@ -59,45 +56,44 @@ class SearchListing(Struct):
     results: list[SearchListingItem]
 
 
-def listing(answer: SearchResult, page: int) -> SearchListing:
-    found, words = answer.results, answer.query.words
+def listing(result: SearchResult, page: int) -> SearchListing:
+    """The response of `/search.json`."""
+    merged = result.results
     return SearchListing(
-        query=answer.query.text,
+        query=result.query.text,
         page=page,
-        pages=result_view.paginate(found.total, page).last if found.total else 0,
-        total=found.total,
-        at_least=answer.at_least,
-        near_copies=found.hidden,
-        partial=answer.partial,
-        missing=round(answer.missing, 4),
-        seconds=round(answer.seconds, 4),
-        suggestion=answer.suggestion or None,
-        ignored=list(answer.query.ignored),
-        hosts=[HostCount(host, number) for host, number in found.hosts.items()],
-        results=[_result(one.hit, one.copies, words, answer.snippet(one)) for one in found.found],
+        pages=result_view.paginate(merged.total, page).last if merged.total else 0,
+        total=merged.total,
+        at_least=result.at_least,
+        near_copies=merged.hidden,
+        partial=result.partial,
+        missing=round(result.missing, 4),
+        seconds=round(result.seconds, 4),
+        suggestion=result.suggestion or None,
+        ignored=list(result.query.ignored),
+        hosts=[HostCount(host, number) for host, number in merged.hosts.items()],
+        results=[_item(result, hit) for hit in merged.hits],
     )
 
 
-def _result(
-    hit: Hit, copies: int, words: Sequence[str], snippet: Sequence[Segment]
-) -> SearchListingItem:
-    title = result_view.title(hit, words)
+def _item(result: SearchResult, merged: MergedHit) -> SearchListingItem:
+    view = result_view.result_view(result, merged)
     return SearchListingItem(
-        url=result_view.readable(hit.url),
-        title=text_of(title),
-        host=result_view.readable(hit.host),
-        snippet=text_of(snippet),
-        published=hit.published,
-        crawled=hit.crawled,
-        language=hit.language,
-        copies=copies,
-        title_pieces=[TextPiece(*piece) for piece in title],
-        snippet_pieces=[TextPiece(*piece) for piece in snippet],
+        url=view.url,
+        title=text_of(view.title),
+        host=view.host,
+        snippet=text_of(view.snippet),
+        published=view.published,
+        crawled=view.crawled,
+        language=view.language,
+        copies=view.copies,
+        title_pieces=[TextPiece(*segment) for segment in view.title],
+        snippet_pieces=[TextPiece(*segment) for segment in view.snippet],
     )
 
 
-def text_of(pieces: Sequence[Segment]) -> str:
-    return "".join([text for text, _ in pieces])
+def text_of(segments: Sequence[Segment]) -> str:
+    return "".join([text for text, _ in segments])
 
 
 class WebResult(Struct):
@@ -116,7 +112,7 @@ class Web(Struct):
 
 
 class GovResults(Struct):
-    """As Search.gov has it; what we have nothing of is empty. `partial` is ours."""
+    """The response of Search.gov's API; fields without an equivalent are empty, and `partial` is an addition."""
 
     query: str
     web: Web
@@ -129,29 +125,28 @@ class GovResults(Struct):
     related_search_terms: tuple[()] = ()
 
 
-def gov_results(answer: SearchResult, offset: int, *, marked: bool) -> GovResults:
-    found = answer.results
-    after = offset + len(found.found)
-    words = answer.query.words
+def gov_results(result: SearchResult, offset: int, *, marked: bool) -> GovResults:
+    """The response of `/api/search`."""
+    hits, words = result.results.hits, result.query.words
+    text = _marked_text if marked else text_of
     results = [
         WebResult(
-            title=_marked(highlight(one.hit.title, words), marked=marked),
-            url=one.hit.url,
-            snippet=_marked(answer.snippet(one), marked=marked),
-            publication_date=_day(one.hit.published),
+            title=text(highlight(merged.hit.title, words)),
+            url=merged.hit.url,
+            snippet=text(result.snippet(merged)),
+            publication_date=_iso_day(merged.hit.published),
         )
-        for one in found.found
+        for merged in hits
     ]
-    next_offset = after if found.more and after <= MOST_OFFSET else None
-    web = Web(found.total, next_offset, answer.suggestion or None, results)
-    return GovResults(answer.query.text, web, answer.partial)
+    after = offset + len(hits)
+    next_offset = after if result.results.more and after <= MAX_OFFSET else None
+    web = Web(result.results.total, next_offset, result.suggestion or None, results)
+    return GovResults(result.query.text, web, result.partial)
 
 
-def _marked(pieces: Sequence[Segment], *, marked: bool) -> str:
-    if not marked:
-        return text_of(pieces)
-    return "".join(f"{BEGIN}{text}{END}" if hit else text for text, hit in pieces)
+def _marked_text(segments: Sequence[Segment]) -> str:
+    return "".join(f"{BEGIN}{text}{END}" if is_marked else text for text, is_marked in segments)
 
 
-def _day(moment: datetime | None) -> str | None:
+def _iso_day(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).date().isoformat()

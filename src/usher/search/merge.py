@@ -1,7 +1,4 @@
-"""The hits of many servers as one list: best first, near-copies folded into the best of them.
-
-Comes from every index server of one row, or from those that answered; goes to the search page and the API.
-"""
+"""Merges the hits of several servers into one ranked list without near-copies."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,17 +10,16 @@ from usher.query.results import Hit, Hits, Suggestion, rank_key
 
 MAX_SIMHASH_DISTANCE: Final = 3  # bits by which the simhashes of two near-copies may differ
 MAX_HOSTS: Final = 10
-MAX_SUGGESTED: Final = 4
+MAX_SUGGESTIONS: Final = 4
 
-_BANDS: Final = (
-    MAX_SIMHASH_DISTANCE + 1
-)  # two numbers that differ in 3 bits agree in one quarter at least
+# Two numbers that differ in 3 of 64 bits agree in at least one of four bands.
+_BANDS: Final = MAX_SIMHASH_DISTANCE + 1
 _BAND_BITS: Final = 64 // _BANDS
-_BAND: Final = (1 << _BAND_BITS) - 1
+_BAND_MASK: Final = (1 << _BAND_BITS) - 1
 
 
 class MergedHit(Struct, frozen=True, omit_defaults=True):
-    """A hit to show, the server that has its text, and how many copies of it are not shown."""
+    """A hit to show, the server that has its text, and the number of hidden near-copies."""
 
     hit: Hit
     server: str
@@ -31,99 +27,89 @@ class MergedHit(Struct, frozen=True, omit_defaults=True):
 
 
 class MergedHits(Struct, frozen=True, omit_defaults=True):
-    """One page of results; `exact` when every hit was looked at, so that no copy is counted."""
+    """One page of hits; `exact` if all hits were compared, so that `total` counts no copy."""
 
     total: int = 0
-    found: tuple[MergedHit, ...] = ()
+    hits: tuple[MergedHit, ...] = ()
     hidden: int = 0
     more: bool = False
     exact: bool = True
     hosts: dict[str, int] = field(default_factory=dict)
-    missing: tuple[str, ...] = ()
-
-    @property
-    def partial(self) -> bool:
-        """Whether a server did not answer, so that there may be more and better hits."""
-        return bool(self.missing)
 
 
-def merge(answers: Mapping[str, Hits | None], *, k: int, offset: int = 0) -> MergedHits:
-    """One page of results from the first `offset + k` hits and some more of each server; None did not answer."""
-    heard = {server: hits for server, hits in answers.items() if hits is not None}
-    every = [(hit, server) for server, hits in heard.items() for hit in hits.hits]
+def merge(answers: Mapping[str, Hits], *, k: int, offset: int = 0) -> MergedHits:
+    """One page of hits; each server must have sent its first `offset + k` hits or more."""
+    every = [(hit, server) for server, hits in answers.items() for hit in hits.hits]
     every.sort(key=lambda pair: rank_key(pair[0]))
-    kept, copies = _fold(_newest(every))
-    matching = sum(hits.total for hits in heard.values())
-    hidden = len(every) - len(kept)
-    shown = kept[offset : offset + k]
+    originals, copies = _without_copies(_newest(every))
+    matching = sum(hits.total for hits in answers.values())
+    hidden = len(every) - len(originals)
+    page = originals[offset : offset + k]
     return MergedHits(
         total=matching - hidden,
-        found=tuple(MergedHit(hit, server, copies[hit.url]) for hit, server in shown),
+        hits=tuple(MergedHit(hit, server, copies[hit.url]) for hit, server in page),
         hidden=hidden,
-        more=matching - hidden > offset + len(shown) if shown else False,
+        more=matching - hidden > offset + len(page) if page else False,
         exact=matching == len(every),
-        hosts=_hosts(heard.values()),
-        missing=tuple(sorted(set(answers) - set(heard))),
+        hosts=_count_hosts(answers.values()),
     )
 
 
-def suggest(answers: Iterable[Sequence[Suggestion]]) -> dict[str, str]:
-    """For each word the better one that stands in most documents of all servers together."""
+def choose_suggestions(answers: Iterable[Sequence[Suggestion]]) -> dict[str, str]:
+    """For each word the better spelling that most documents of all servers have."""
     votes: dict[str, Counter[str]] = {}
     for suggestions in answers:
-        for one in suggestions:
-            votes.setdefault(one.word, Counter())[one.better] += one.documents
+        for suggestion in suggestions:
+            counts = votes.setdefault(suggestion.word, Counter())
+            counts[suggestion.better] += suggestion.documents
     best = {
-        word: min(found.items(), key=lambda pair: (-pair[1], pair[0]))[0]
-        for word, found in votes.items()
+        word: min(counts, key=lambda better: (-counts[better], better))
+        for word, counts in votes.items()
     }
-    return dict(list(best.items())[:MAX_SUGGESTED])
+    return dict(list(best.items())[:MAX_SUGGESTIONS])
 
 
 def _newest(ranked: Sequence[tuple[Hit, str]]) -> list[tuple[Hit, str]]:
-    """Without older versions of a page: two servers may have both until the older one is retired."""
-    newest: dict[str, Hit] = {}
+    """The hits without older versions of a page, which another server may still have."""
+    versions: dict[str, tuple[float, int]] = {}
     for hit, _ in ranked:
-        known = newest.setdefault(hit.key, hit)
-        if known is not hit and _version(hit) > _version(known):
-            newest[hit.key] = hit
-    seen: set[str] = set()
-    kept = []
+        versions[hit.key] = max(_version(hit), versions.get(hit.key, _version(hit)))
+    newest: dict[str, tuple[Hit, str]] = {}
     for hit, server in ranked:
-        latest = newest[hit.key]
-        if hit.url not in seen and (hit is latest or _version(hit) == _version(latest)):
-            seen.add(hit.url)
-            kept.append((hit, server))
-    return kept
+        if _version(hit) == versions[hit.key]:
+            newest.setdefault(hit.url, (hit, server))
+    return list(newest.values())
 
 
 def _version(hit: Hit) -> tuple[float, int]:
     return hit.crawled.timestamp(), hit.chunk
 
 
-def _fold(ranked: Iterable[tuple[Hit, str]]) -> tuple[list[tuple[Hit, str]], Counter[str]]:
-    """The first of each set of copies, and by its URL how many more there are."""
-    kept: list[tuple[Hit, str]] = []
+def _without_copies(
+    ranked: Iterable[tuple[Hit, str]],
+) -> tuple[list[tuple[Hit, str]], Counter[str]]:
+    """The best hit of each set of near-copies, and the number of its copies by URL."""
+    originals: list[tuple[Hit, str]] = []
     copies: Counter[str] = Counter()
-    seen = _Seen()
+    detector = _CopyDetector()
     for hit, server in ranked:
-        if original := seen.original(hit):
+        if original := detector.find_original(hit):
             copies[original] += 1
         else:
-            kept.append((hit, server))
-    return kept, copies
+            originals.append((hit, server))
+    return originals, copies
 
 
-class _Seen:
-    """The hits that are shown, found again by whatever makes another one a copy."""
+class _CopyDetector:
+    """Finds near-copies by text, canonical URL or simhash."""
 
     def __init__(self) -> None:
         self.texts: dict[int, str] = {}
         self.canonical: dict[str, str] = {}
         self.bands: dict[tuple[int, int], list[tuple[int, str]]] = {}
 
-    def original(self, hit: Hit) -> str:
-        """The URL of the hit that this one copies; or nothing, and it is remembered as the first of its kind."""
+    def find_original(self, hit: Hit) -> str:
+        """The URL of the hit that this one copies; if there is none, adds it as an original."""
         if hit.text64 and (url := self.texts.get(hit.text64)):
             return url
         canonical = _canonical(hit)
@@ -132,7 +118,8 @@ class _Seen:
         bands = _bands(hit.simhash) if hit.simhash else ()
         for band in bands:
             for simhash, url in self.bands.get(band, ()):
-                if ((simhash ^ hit.simhash) & (1 << 64) - 1).bit_count() <= MAX_SIMHASH_DISTANCE:
+                distance = ((simhash ^ hit.simhash) & (1 << 64) - 1).bit_count()
+                if distance <= MAX_SIMHASH_DISTANCE:
                     return url
         self.canonical[canonical] = hit.url
         if hit.text64:
@@ -143,16 +130,16 @@ class _Seen:
 
 
 def _canonical(hit: Hit) -> str:
-    """Where the page says that it lives; each page of a PDF lives at a URL of its own, whatever its file says."""
+    """The canonical URL of a page; each page of a PDF has its own URL, whatever its file says."""
     return hit.canonical if hit.canonical and hit.canonical != hit.key else hit.url
 
 
 def _bands(simhash: int) -> list[tuple[int, int]]:
-    return [(band, simhash >> band * _BAND_BITS & _BAND) for band in range(_BANDS)]
+    return [(band, simhash >> band * _BAND_BITS & _BAND_MASK) for band in range(_BANDS)]
 
 
-def _hosts(answers: Iterable[Hits]) -> dict[str, int]:
-    """The hosts with most matches; counted by each server for its commonest, so rare ones may lack some."""
+def _count_hosts(answers: Iterable[Hits]) -> dict[str, int]:
+    """The hosts with most matches; each server counts its most frequent ones, so others may be too low."""
     counts: Counter[str] = Counter()
     for hits in answers:
         counts.update(hits.hosts)

@@ -1,7 +1,4 @@
-"""The search page as HTML: made on the server, escaped by the templates, of use without a script.
-
-Comes from the broker's answer; goes to browsers.
-"""
+"""Renders the search page from the templates, which escape all text. The page needs no script."""
 
 import shlex
 from collections.abc import Mapping
@@ -16,14 +13,14 @@ from usher.search.assets import Asset
 from usher.search.search_result import MAX_HITS, SearchResult
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
-LONGEST_TITLE: Final = 80
+MAX_TITLE_CHARACTERS: Final = 80
 
 
 class SearchPages:
-    """Templates, read once."""
+    """The templates, compiled once."""
 
     def __init__(self, assets: Mapping[str, Asset]) -> None:
-        self._made = Environment(
+        self._templates = Environment(
             loader=FileSystemLoader(TEMPLATES),
             autoescape=True,
             undefined=StrictUndefined,
@@ -31,49 +28,48 @@ class SearchPages:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._made.filters.update(
+        self._templates.filters.update(
             day=result_view.day,
             duration=result_view.duration,
             language=result_view.language,
             quoted=shlex.quote,
         )
-        self._made.globals.update(
-            assets={name: one.path for name, one in assets.items()},
-            address_of=result_view.address_of,
+        self._templates.globals.update(
+            assets={name: asset.path for name, asset in assets.items()},
+            search_path=result_view.search_path,
             narrowed=result_view.narrowed,
-            most=MAX_HITS,
+            max_hits=MAX_HITS,
         )
 
     def home(self) -> str:
-        return self._made.get_template("home.html").render(text="")
+        return self._templates.get_template("home.html").render(text="")
 
-    def results(self, answer: SearchResult, page: int) -> str:
+    def results(self, result: SearchResult, page: int) -> str:
         """One page of results, or why there is none."""
-        found, query = answer.results, answer.query
-        return self._made.get_template("results.html").render(
-            answer=answer,
+        query = result.query
+        return self._templates.get_template("results.html").render(
+            result=result,
+            merged=result.results,
             filters=result_view.filters(query),
             first=(page - 1) * result_view.RESULTS_PER_PAGE + 1,
-            found=found,
             heading=heading(query),
             hint=result_view.hint(query),
             page=page,
+            pagination=result_view.paginate(result.results.total, page),
             query=query,
-            results=result_view.results(answer),
             text=query.text,
-            turn=result_view.paginate(found.total, page),
+            views=result_view.result_views(result),
         )
 
-    def trouble(self, query: Query, message: str) -> str:
-        """Nobody answered."""
-        return self._made.get_template("trouble.html").render(
+    def unavailable(self, query: Query, message: str) -> str:
+        """The page for a search that no server answered."""
+        return self._templates.get_template("unavailable.html").render(
             text=query.text, heading=heading(query), message=message
         )
 
     def opensearch(self, origin: str) -> str:
-        return self._made.get_template("opensearch.xml").render(origin=origin)
+        return self._templates.get_template("opensearch.xml").render(origin=origin)
 
 
 def heading(query: Query) -> str:
-    text = query.text
-    return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE]}\N{HORIZONTAL ELLIPSIS}"
+    return result_view.shorten(query.text, MAX_TITLE_CHARACTERS)

@@ -1,7 +1,6 @@
-"""What was searched for and how long it took, told to MGMT when there is time for it.
+"""Reports queries and their durations to MGMT in the background, for `usher stats queries`.
 
-Comes from the search page and the API; goes to `usher stats queries`. Nobody who searches waits for it: while MGMT is
-away a bounded number of queries is kept, and the rest counted as lost.
+While MGMT is unavailable a limited number of reports waits; the oldest are dropped and counted.
 """
 
 import asyncio
@@ -16,56 +15,56 @@ from usher.search.metrics import UNREPORTED
 from usher.telemetry import Log
 
 log = Log("search")
-MOST: Final = 1_000  # that wait
-PACK: Final = 500
-LONGEST: Final = 1_000  # characters
-PAUSE: Final = 1.0  # seconds between two batches, and while MGMT is away
-LAST_SECONDS: Final = 1.0  # for those that wait when we stop
+MAX_WAITING: Final = 1_000
+BATCH_SIZE: Final = 500
+MAX_QUERY_CHARACTERS: Final = 1_000
+BATCH_SECONDS: Final = 1.0  # between two batches
+SHUTDOWN_SECONDS: Final = 1.0  # for the last batch
 
 
 class QueryReports:
-    """Queries that MGMT has not heard of yet."""
+    """The queries that MGMT does not know yet."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[str, float, float]] = deque()
-        self._singly = 0  # so many that are told one by one
+        self._singles = 0  # so many of them are sent one by one
 
-    def note(self, term: str, seconds: float) -> None:
-        if len(self._waiting) >= MOST:
+    def add(self, query: str, seconds: float) -> None:
+        if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             UNREPORTED.inc()
-        self._waiting.append((term[:LONGEST], seconds, time.time()))
+        self._waiting.append((query[:MAX_QUERY_CHARACTERS], seconds, time.time()))
 
     async def run(self, mgmt: Client) -> None:
-        """Batch after batch, for ever; when cancelled, what waits is told if that is quick."""
+        """Send batches forever; when cancelled, try to send the rest."""
         try:
             while True:
-                await asyncio.sleep(PAUSE)
-                await self.tell(mgmt)
+                await asyncio.sleep(BATCH_SECONDS)
+                await self.send(mgmt)
         except asyncio.CancelledError:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LAST_SECONDS):
-                    await self.tell(mgmt)
+                async with asyncio.timeout(SHUTDOWN_SECONDS):
+                    await self.send(mgmt)
             UNREPORTED.inc(len(self._waiting))
             raise
 
-    async def tell(self, mgmt: Client) -> None:
-        """Those that wait now; what MGMT does not want is not told again."""
+    async def send(self, mgmt: Client) -> None:
+        """Send the waiting reports; those that MGMT rejects are dropped."""
         while self._waiting:
-            size = 1 if self._singly else min(PACK, len(self._waiting))
-            pack = [self._waiting.popleft() for _ in range(size)]
-            self._singly = max(0, self._singly - 1)
+            size = 1 if self._singles else min(BATCH_SIZE, len(self._waiting))
+            batch = [self._waiting.popleft() for _ in range(size)]
+            self._singles = max(0, self._singles - 1)
             try:
-                await (mgmt.send_queries(pack) if size > 1 else mgmt.send_query_stats(*pack[0]))
+                await (mgmt.send_queries(batch) if size > 1 else mgmt.send_query_stats(*batch[0]))
             except (Unreachable, asyncio.CancelledError) as error:
-                self._waiting.extendleft(reversed(pack))
+                self._waiting.extendleft(reversed(batch))
                 if isinstance(error, Unreachable):
                     return
                 raise
             except UsherError as error:
-                if size > 1:  # it is an older MGMT, or does not want one of them
-                    self._waiting.extendleft(reversed(pack))
-                    self._singly = size
+                if size > 1:  # MGMT knows no batches, or rejects one of the reports
+                    self._waiting.extendleft(reversed(batch))
+                    self._singles = size
                     continue
                 UNREPORTED.inc()
                 log.warning("query_not_reported", error=error.message)

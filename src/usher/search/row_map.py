@@ -1,7 +1,7 @@
-"""Which index servers there are, in which rows, and what each row lacks: as MGMT drew it, and as it was before.
+"""Which rows of index servers can be queried, and which chunks each row lacks.
 
-Comes from MGMT's two maps, again and again; goes to the broker, which asks the row that lacks least. A chunk that a row
-had and has no more is lost to it, until one of its servers has it again. A chunk that it never had is only new.
+A chunk that a row had and no longer has is lost, until one of its servers has it again. A chunk that the row never had
+is new.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,30 +12,30 @@ from typing import Final
 
 from usher.messages.front_end import ServerRow
 
-GONE_SECONDS: Final = 3_600.0  # so long the chunks of a server that is away are missed
-NEW: Final = (0.01, 2)  # of all chunks, and chunks: so many a row may lack while it loads them
+DEPARTED_SECONDS: Final = 3_600.0  # during which the chunks of a departed server count as lost
+NEW_SHARE, NEW_CHUNKS = 0.01, 2  # so many new chunks a row may lack without being behind
 
-Holdings = Mapping[int, Mapping[str, Collection[int]]]  # of each row, what each server answers for
+Holdings = Mapping[int, Mapping[str, Collection[int]]]  # chunks by row and server
 NO_HOLDINGS: Final[Holdings] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRow:
-    """One row as it can be asked now: its servers, how many chunks it has lost, and whether others have far more.
+    """One row: its servers, the number of chunks that it has lost, and whether other rows have many more.
 
-    A row that is not complete without its servers on probation includes them.
+    A row that is incomplete without its servers on probation includes them.
     """
 
     row: int
     servers: tuple[str, ...]
     lost: int = 0
     behind: bool = False
-    probation: bool = False  # whether servers on probation are among them
+    probation: bool = False  # whether servers on probation are included
 
 
 @dataclass(slots=True)
 class DepartedServer:
-    """What a server had that is not in the map any more, and since when."""
+    """When a server left the map, and the chunks that it had."""
 
     since: float
     chunks: set[int]
@@ -43,17 +43,17 @@ class DepartedServer:
 
 @dataclass(slots=True)
 class RowMap:
-    """The last map, and what is remembered of those before it."""
+    """The latest map, and what earlier maps had."""
 
-    benches: tuple[SearchRow, ...] = ()
-    held: dict[str, set[int]] = field(default_factory=dict)  # by each server that is there
-    every: set[int] = field(default_factory=set)  # chunks that there are, lost ones too
+    rows: tuple[SearchRow, ...] = ()
+    held: dict[str, set[int]] = field(default_factory=dict)  # chunks by server
+    chunks: set[int] = field(default_factory=set)  # of all rows, including lost ones
     _had: dict[int, set[int]] = field(default_factory=dict)
-    _gone: dict[int, dict[str, DepartedServer]] = field(default_factory=dict)
+    _departed: dict[int, dict[str, DepartedServer]] = field(default_factory=dict)
     _last: dict[int, dict[str, set[int]]] = field(default_factory=dict)
     _unrestored: set[int] = field(default_factory=set)
 
-    def see(
+    def update(
         self,
         rows: Sequence[ServerRow],
         holdings: Holdings,
@@ -62,75 +62,74 @@ class RowMap:
         *,
         unrestored: Collection[int] = (),
     ) -> None:
-        """Take note of a map; `holdings` may be older than `rows`, or not be known at all.
+        """Apply a new map; `holdings` may be older than `rows`, or empty.
 
-        Every row that lacks a chunk of `unrestored` has lost it: the database was restored, and believes it searchable.
+        A row that lacks a chunk of `unrestored` has lost it: the restored database says that it is searchable.
         """
         self._unrestored = set(unrestored)
         healthy = {
-            one.row: {host: set(holdings.get(one.row, {}).get(host, ())) for host in one.servers}
-            for one in rows
-            if one.servers
+            row.row: {host: set(holdings.get(row.row, {}).get(host, ())) for host in row.servers}
+            for row in rows
+            if row.servers
         }
         spare = {
             row: {host: set(chunks) for host, chunks in servers.items()}
             for row, servers in probation.items()
             if servers
         }
-        every_row = [*healthy.values(), *spare.values()]
-        there = union(chain.from_iterable(servers.values() for servers in every_row))
-        drawn: dict[int, dict[str, set[int]]] = {}
-        benches = []
+        every_server = chain(*(row.values() for row in (*healthy.values(), *spare.values())))
+        available = union(every_server)
+        current: dict[int, dict[str, set[int]]] = {}
+        search_rows = []
         for row in sorted(healthy.keys() | spare.keys()):
             servers = healthy.get(row, {})
-            bench = self._bench(row, servers, there, now)
-            if row in spare and (not servers or bench.lost or bench.behind):
+            search_row = self._search_row(row, servers, available, now)
+            if row in spare and (not servers or search_row.lost or search_row.behind):
                 servers = servers | spare[row]
-                bench = replace(self._bench(row, servers, there, now), probation=True)
-            drawn[row] = servers
-            benches.append(bench)
-        self.benches, self._last = tuple(benches), drawn
-        self.held = {host: chunks for servers in drawn.values() for host, chunks in servers.items()}
-        self.every = there.union(*(self._had[row] for row in drawn))
+                search_row = self._search_row(row, servers, available, now)
+                search_row = replace(search_row, probation=True)
+            current[row] = servers
+            search_rows.append(search_row)
+        self.rows, self._last = tuple(search_rows), current
+        self.held = {host: had for servers in current.values() for host, had in servers.items()}
+        self.chunks = available.union(*(self._had[row] for row in current))
 
-    def _bench(
-        self, row: int, servers: Mapping[str, set[int]], there: set[int], now: float
+    def _search_row(
+        self, row: int, servers: Mapping[str, set[int]], available: set[int], now: float
     ) -> SearchRow:
-        """The row with these servers; `there` are the chunks of all rows."""
+        """The row with these servers; `available` are the chunks of all rows."""
         here = union(servers.values())
-        missed = self._missed(row, servers, here, now)
-        had = (self._had.get(row, set()) | here) & (there | missed) | self._unrestored
+        departed = self._departed_chunks(row, servers, here, now)
+        had = (self._had.get(row, set()) | here) & (available | departed) | self._unrestored
         self._had[row] = had
-        behind = bool(there) and (not here or len(there - here) > most_new(len(there)))
+        max_new = max(NEW_SHARE * len(available), NEW_CHUNKS)
+        behind = bool(available) and (not here or len(available - here) > max_new)
         return SearchRow(row, tuple(servers), len(had - here), behind)
 
-    def _missed(
+    def _departed_chunks(
         self, row: int, servers: Mapping[str, set[int]], here: set[int], now: float
     ) -> set[int]:
-        """What servers had that have left the row, and nobody in it has instead."""
-        gone = self._gone.setdefault(row, {})
+        """The chunks of departed servers that no other server of the row has."""
+        departed = self._departed.setdefault(row, {})
         for host, chunks in self._last.get(row, {}).items():
             if host not in servers and chunks:
-                gone[host] = DepartedServer(now, chunks)
-        for host, one in list(gone.items()):
-            one.chunks = one.chunks - here
-            if host in servers or not one.chunks or now - one.since > GONE_SECONDS:
-                del gone[host]
-        return union(one.chunks for one in gone.values())
+                departed[host] = DepartedServer(now, chunks)
+        for host, server in list(departed.items()):
+            server.chunks = server.chunks - here
+            is_old = now - server.since > DEPARTED_SECONDS
+            if host in servers or not server.chunks or is_old:
+                del departed[host]
+        return union(server.chunks for server in departed.values())
 
-    def missing(self, servers: Collection[str]) -> float:
-        """How much of all chunks none of these servers has, from 0 to 1; 0 also if nobody knows."""
-        if not self.every:
+    def missing_share(self, servers: Collection[str]) -> float:
+        """The share of all chunks that none of these servers has; 0 if the chunks are unknown."""
+        if not self.chunks:
             return 0.0
-        found = union(self.held.get(host, set()) for host in servers)
-        return len(self.every - found) / len(self.every)
+        present = union(self.held.get(host, set()) for host in servers)
+        return len(self.chunks - present) / len(self.chunks)
 
     def holders(self, chunk: int) -> list[str]:
         return [host for host, chunks in self.held.items() if chunk in chunks]
-
-
-def most_new(chunks: int) -> float:
-    return max(NEW[0] * chunks, NEW[1])
 
 
 def union(sets: Iterable[set[int]]) -> set[int]:

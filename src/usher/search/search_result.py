@@ -1,7 +1,4 @@
-"""What became of a query: the hits to show, their passages, and how much of the index had its say.
-
-Comes from the broker; goes to whatever shows it.
-"""
+"""The result of a search: merged hits, their snippets, and how much of the index answered."""
 
 from typing import Final
 
@@ -9,14 +6,14 @@ from msgspec import Struct
 
 from usher.query.highlight import Segment
 from usher.query.language import Query
+from usher.query.rpc_messages import HitAddress
 from usher.search.merge import MergedHit, MergedHits
 
-MAX_HITS: Final = 1_000  # hits that can be paged through, of however many there are
-HitAddress = tuple[str, int]  # the URL of a hit, and its chunk
+MAX_HITS: Final = 1_000  # that can be paged through
 
 
 class SearchResult(Struct, frozen=True):
-    """What was found; `missing` is how much of the index did not answer, from 0 to 1."""
+    """The result of a query; `missing` is the share of the index that did not answer, from 0 to 1."""
 
     query: Query
     results: MergedHits
@@ -30,7 +27,8 @@ class SearchResult(Struct, frozen=True):
     def partial(self) -> bool:
         return self.missing > 0
 
-    def snippet(self, found: MergedHit) -> list[Segment]:
-        """The passage of a hit, or else how the page describes itself."""
-        pieces = self.snippets.get((found.hit.url, found.hit.chunk))
-        return pieces or ([(found.hit.description, False)] if found.hit.description else [])
+    def snippet(self, merged: MergedHit) -> list[Segment]:
+        """The snippet of a hit, else the page's description."""
+        hit = merged.hit
+        segments = self.snippets.get((hit.url, hit.chunk))
+        return segments or ([(hit.description, False)] if hit.description else [])

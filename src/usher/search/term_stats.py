@@ -1,9 +1,5 @@
-"""How rare words are in a whole row, remembered for a moment, word by word.
+"""Term statistics of a whole row, cached word by word."""
 
-Comes from the servers of a row; goes to the broker, which asks them only for words that nobody asked for lately.
-"""
-
-import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
@@ -14,70 +10,75 @@ from usher.query.language import Query, QueryTerm
 from usher.query.results import TermStats, sum_stats
 from usher.query.rpc_messages import QueryRequest
 from usher.search.cluster_map import ClusterView
-from usher.search.index_servers import STATS, IndexServer, call_servers, seconds_left
+from usher.search.index_servers import STATS, IndexServer, call_servers, loop_time, seconds_left
 from usher.search.ttl_cache import TtlCache
 
-SECONDS: Final = 10.0  # for so long the same words weigh the same, whatever servers load meanwhile
-LONGER: Final = 300.0  # and for so long if they load nothing
-MOST: Final = 4_000  # entries that are put together: of more, servers are asked anew
-KEPT: Final = 10_000  # terms
-SHARE: Final = 1 / 3  # of the time that is left may go into asking
+FRESH_SECONDS: Final = 10.0  # how long statistics are valid whatever the servers load
+UNCHANGED_SECONDS: Final = 300.0  # how long they are valid while the servers load nothing
+MAX_COMBINED_ENTRIES: Final = 4_000  # above, asking the servers again is cheaper
+MAX_TERMS: Final = 10_000  # in the cache
+TIME_SHARE: Final = 1 / 3  # of the remaining time may be spent on statistics
 
-Key = tuple[QueryTerm, tuple[str, ...]]  # a term, and the languages that are asked for
+CacheKey = tuple[QueryTerm, tuple[str, ...]]  # a term, and the languages of the query
 
 
 class TermStatsClient:
-    """How much words weigh in the rows of a hall."""
+    """The statistics of the rows of a cluster."""
 
-    def __init__(self, hall: ClusterView) -> None:
-        self._hall = hall
-        self._weights = TermStatsCache()
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+        self._cache = TermStatsCache()
 
-    async def weigh(
+    async def get(
         self, query: Query, servers: Sequence[IndexServer], until: float
     ) -> tuple[TermStats | None, set[IndexServer]]:
-        """What all servers of a row together know of the words, and who did not say; one alone needs no others."""
+        """The statistics of all servers of a row, and the servers that did not answer; None for a single server."""
         if len(servers) <= 1 or not query.groups:
             return None, set()
-        state = self._hall.state
-        known, unknown = self._weights.look(query, state)
-        if not unknown.groups:
-            return combine_stats(known), set()
-        now = asyncio.get_running_loop().time()
-        soon = now + SHARE * (until - now)
-        body = msgspec.json.encode(QueryRequest(query=unknown, deadline=seconds_left(soon)))
-        told = await call_servers(STATS, dict.fromkeys(servers, body), soon)
-        stats = sum_stats(told.values())
-        if len(told) == len(servers):
-            self._weights.keep(unknown, state, stats)
-        return combine_stats([*known, stats]), set(servers) - set(told)
+        version = self._cluster.version
+        cached, missing = self._cache.get(query, version)
+        if not missing.groups:
+            return combine_stats(cached), set()
+        now = loop_time()
+        stats_until = now + TIME_SHARE * (until - now)
+        request = QueryRequest(query=missing, deadline=seconds_left(stats_until))
+        bodies = dict.fromkeys(servers, msgspec.json.encode(request))
+        answers = await call_servers(STATS, bodies, stats_until)
+        stats = sum_stats(answers.values())
+        if len(answers) == len(servers):
+            self._cache.put(missing, version, stats)
+        return combine_stats([*cached, stats]), set(servers) - set(answers)
 
 
 class TermStatsCache:
-    """What rows said of terms; of an answer for several terms, each keeps what is about it."""
+    """The statistics of terms; of an answer for several terms, each keeps its part."""
 
-    def __init__(self, seconds: float = SECONDS, longer: float = LONGER) -> None:
-        self._lately = TtlCache[Key, TermStats](seconds)
-        self._since = TtlCache[tuple[int, Key], TermStats](longer, KEPT)
+    def __init__(
+        self,
+        fresh_seconds: float = FRESH_SECONDS,
+        unchanged_seconds: float = UNCHANGED_SECONDS,
+    ) -> None:
+        self._fresh = TtlCache[CacheKey, TermStats](fresh_seconds)
+        self._unchanged = TtlCache[tuple[int, CacheKey], TermStats](unchanged_seconds, MAX_TERMS)
 
-    def look(self, query: Query, state: int) -> tuple[list[TermStats], Query]:
-        """What is known in this state of the map (0 if nobody knows it), and the query with the terms that are not."""
-        told = {term: self._of((term, query.languages), state) for term in terms_of(query)}
-        known = list({id(one): one for one in told.values() if one is not None}.values())
-        if sum(map(_entries, known)) > MOST:
+    def get(self, query: Query, version: int) -> tuple[list[TermStats], Query]:
+        """The cached statistics for a version of the map (0 if unknown), and the query with the other terms."""
+        stats = {term: self._get((term, query.languages), version) for term in terms_of(query)}
+        cached = list({id(part): part for part in stats.values() if part is not None}.values())
+        if sum(len(part.terms) + len(part.forms) for part in cached) > MAX_COMBINED_ENTRIES:
             return [], query
-        unknown = tuple((term,) for term, one in told.items() if one is None)
-        return known, msgspec.structs.replace(query, groups=unknown)
+        missing = tuple((term,) for term, part in stats.items() if part is None)
+        return cached, msgspec.structs.replace(query, groups=missing)
 
-    def keep(self, asked: Query, state: int, told: TermStats) -> None:
-        for term in terms_of(asked):
-            key, part = (term, asked.languages), part_of(told, term)
-            self._lately.put(key, part)
-            if state:
-                self._since.put((state, key), part)
+    def put(self, query: Query, version: int, stats: TermStats) -> None:
+        for term in terms_of(query):
+            key, part = (term, query.languages), part_of(stats, term)
+            self._fresh.put(key, part)
+            if version:
+                self._unchanged.put((version, key), part)
 
-    def _of(self, key: Key, state: int) -> TermStats | None:
-        return self._lately.get(key) or self._since.get((state, key))
+    def _get(self, key: CacheKey, version: int) -> TermStats | None:
+        return self._fresh.get(key) or self._unchanged.get((version, key))
 
 
 def terms_of(query: Query) -> Iterator[QueryTerm]:
@@ -85,28 +86,24 @@ def terms_of(query: Query) -> Iterator[QueryTerm]:
 
 
 def part_of(stats: TermStats, term: QueryTerm) -> TermStats:
-    """What is said there of a word and its forms; of a term that is not one word of the index, everything."""
+    """The statistics of a word and its forms; all statistics if the term is not one word of the index."""
     word = term.text
-    ends = f":{word}"
-    forms = {name: found for name, found in stats.forms.items() if name.endswith(ends)}
-    words = {word, *(form for found in forms.values() for form in found)}
+    suffix = f":{word}"
+    forms = {name: others for name, others in stats.forms.items() if name.endswith(suffix)}
+    words = {word, *(form for others in forms.values() for form in others)}
     terms = {name: count for name, count in stats.terms.items() if name.partition(":")[2] in words}
-    if not any(name.endswith(ends) for name in terms):
+    if not any(name.endswith(suffix) for name in terms):
         return stats
     return msgspec.structs.replace(stats, terms=terms, forms=forms)
 
 
-def combine_stats(stats: Sequence[TermStats]) -> TermStats:
-    """Statistics of different words as one; of how many documents there are, the last knows most."""
-    if len(stats) == 1:
-        return stats[0]
+def combine_stats(parts: Sequence[TermStats]) -> TermStats:
+    """The statistics of different words as one; the number of documents is that of the last part."""
+    if len(parts) == 1:
+        return parts[0]
     terms: dict[str, int] = {}
     forms: dict[str, tuple[str, ...]] = {}
-    for one in stats:
-        terms |= one.terms
-        forms |= one.forms
-    return msgspec.structs.replace(stats[-1], terms=terms, forms=forms)
-
-
-def _entries(stats: TermStats) -> int:
-    return len(stats.terms) + len(stats.forms)
+    for part in parts:
+        terms |= part.terms
+        forms |= part.forms
+    return msgspec.structs.replace(parts[-1], terms=terms, forms=forms)

@@ -1,7 +1,6 @@
-"""How rare common words are, asked before anybody searches for them: most queries then need one round less.
+"""Loads the statistics of frequent words in advance, so that most queries need one round trip less.
 
-Comes from the servers of a row, a few words at a time, which keeps them busy for a small part of the time; goes to the
-broker's scales. Only when the servers have held the same for a moment: what is learnt is good as long as they do.
+It runs when the servers have held the same chunks for a moment, and asks for a few words at a time.
 """
 
 import asyncio
@@ -13,59 +12,66 @@ import msgspec
 from usher.query.language import MAX_TERMS, Query, QueryTerm
 from usher.query.rpc_messages import FrequentWordsRequest
 from usher.search.cluster_map import ClusterView
-from usher.search.index_servers import FREQUENT_WORDS, IndexServer, call_servers, seconds_left
-from usher.search.term_stats import LONGER, TermStatsClient
+from usher.search.index_servers import (
+    FREQUENT_WORDS,
+    IndexServer,
+    call_servers,
+    loop_time,
+    seconds_left,
+)
+from usher.search.term_stats import UNCHANGED_SECONDS, TermStatsClient
 from usher.telemetry import Log
 
 log = Log("search")
-WORDS: Final = 5_000  # most queries have no others: four of five of those in bench/search.py
-LOOK_SECONDS: Final = 1.0
-PATIENCE: Final = 5.0  # seconds for one answer
-REST: Final = 1.0  # times as long as servers took to answer they are left alone
-PAUSE: Final = 20.0  # times as long as it took to learn nothing is learnt, whatever servers load: they may load all day
+WORDS: Final = 5_000  # four of five queries in bench/search.py have no others
+CHECK_SECONDS: Final = 1.0
+TIMEOUT_SECONDS: Final = 5.0  # of one request
+REST_FACTOR: Final = 1.0  # pause after a request, in multiples of its duration
+PAUSE_FACTOR: Final = (
+    20.0  # pause after a warmup, in multiples of its duration: servers may load all day
+)
 
 
 class TermStatsWarmup:
-    """What a front-end does between queries."""
+    """The background task of a front-end."""
 
-    def __init__(self, hall: ClusterView, scales: TermStatsClient) -> None:
-        self._hall, self._scales = hall, scales
+    def __init__(self, cluster: ClusterView, term_stats: TermStatsClient) -> None:
+        self._cluster, self._term_stats = cluster, term_stats
 
     async def run(self) -> None:
-        now = asyncio.get_running_loop().time
-        seen, learnt, old_at, again_at = 0, 0, 0.0, 0.0
+        """Warm up forever: after a change, and when the cached statistics expire."""
+        version, warm_version, expires_at, not_before = 0, 0, 0.0, 0.0
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            before, seen = seen, self._hall.state
-            is_wanted = seen != learnt or now() >= old_at
-            if seen and seen == before and is_wanted and now() >= again_at:
-                began = now()
-                if await self.learn(seen):
-                    learnt, old_at = seen, now() + LONGER  # when all of it is forgotten
-                again_at = now() + PAUSE * (now() - began)
+            await asyncio.sleep(CHECK_SECONDS)
+            before, version = version, self._cluster.version
+            is_needed = version != warm_version or loop_time() >= expires_at
+            if version and version == before and is_needed and loop_time() >= not_before:
+                began = loop_time()
+                if await self.warm_up(version):
+                    warm_version, expires_at = version, loop_time() + UNCHANGED_SECONDS
+                not_before = loop_time() + PAUSE_FACTOR * (loop_time() - began)
 
-    async def learn(self, state: int) -> bool:
-        """Ask for common words, and what a row knows of them; False if it has to be done again."""
-        bench = next(iter(self._hall.in_order(0)), None)
-        if bench is None or not self._hall.whole(bench):
+    async def warm_up(self, version: int) -> bool:
+        """Load the statistics of frequent words; False if the cluster changes meanwhile or is incomplete."""
+        row = next(iter(self._cluster.ordered_rows(0)), None)
+        if row is None or not self._cluster.is_complete(row):
             return False
-        if len(bench.servers) == 1:
+        if len(row.servers) == 1:
             return True
-        servers = [self._hall.servers[host] for host in bench.servers]
-        words = await self._common(servers[0])
+        servers = [self._cluster.servers[host] for host in row.servers]
+        words = await self._frequent_words(servers[0])
         for start in range(0, len(words), MAX_TERMS):
-            began = asyncio.get_running_loop().time()
-            if self._hall.state != state or not self._hall.whole(bench):
+            began = loop_time()
+            if self._cluster.version != version or not self._cluster.is_complete(row):
                 return False
-            terms = [QueryTerm(word) for word in words[start : start + MAX_TERMS]]
-            asked = Query(groups=tuple((term,) for term in terms))
-            await self._scales.weigh(asked, servers, began + PATIENCE)
-            await asyncio.sleep(REST * (asyncio.get_running_loop().time() - began))
+            groups = tuple((QueryTerm(word),) for word in words[start : start + MAX_TERMS])
+            await self._term_stats.get(Query(groups=groups), servers, began + TIMEOUT_SECONDS)
+            await asyncio.sleep(REST_FACTOR * (loop_time() - began))
         log.debug("words_learnt", words=len(words))
         return True
 
-    async def _common(self, server: IndexServer) -> Sequence[str]:
-        """None of a server that knows nothing of this."""
-        until = asyncio.get_running_loop().time() + PATIENCE
-        body = msgspec.json.encode(FrequentWordsRequest(most=WORDS, deadline=seconds_left(until)))
+    async def _frequent_words(self, server: IndexServer) -> Sequence[str]:
+        until = loop_time() + TIMEOUT_SECONDS
+        request = FrequentWordsRequest(most=WORDS, deadline=seconds_left(until))
+        body = msgspec.json.encode(request)
         return (await call_servers(FREQUENT_WORDS, {server: body}, until)).get(server, [])

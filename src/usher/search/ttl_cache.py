@@ -1,26 +1,26 @@
-"""Values that are good for a moment, the latest of them."""
+"""A cache with a time to live and a maximum size."""
 
 import time
 from typing import Final, Generic, TypeVar
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-MOST: Final = 1_000
+MAX_ENTRIES: Final = 1_000
 
 
 class TtlCache(Generic[Key, Value]):
-    """A small memory; of too many the oldest is forgotten."""
+    """Values that expire after some seconds; a full cache drops the oldest."""
 
-    def __init__(self, seconds: float, most: int = MOST) -> None:
-        self._seconds, self._most = seconds, most
-        self._kept: dict[Key, tuple[float, Value]] = {}
+    def __init__(self, seconds: float, max_entries: int = MAX_ENTRIES) -> None:
+        self._seconds, self._max_entries = seconds, max_entries
+        self._entries: dict[Key, tuple[float, Value]] = {}
 
     def get(self, key: Key) -> Value | None:
-        until, value = self._kept.get(key, (0.0, None))
-        return value if time.monotonic() < until else None
+        expires_at, value = self._entries.get(key, (0.0, None))
+        return value if time.monotonic() < expires_at else None
 
     def put(self, key: Key, value: Value) -> None:
-        self._kept.pop(key, None)
-        while len(self._kept) >= self._most:
-            del self._kept[next(iter(self._kept))]
-        self._kept[key] = (time.monotonic() + self._seconds, value)
+        self._entries.pop(key, None)
+        while len(self._entries) >= self._max_entries:
+            del self._entries[next(iter(self._entries))]
+        self._entries[key] = (time.monotonic() + self._seconds, value)

@@ -1,7 +1,4 @@
-"""Feeds written by hand, one of each common shape, with every element that is kept.
-
-Goes to the tests of the parse layer: what is read from them, and that both parsers read it alike.
-"""
+"""Feeds written by hand, one of each common dialect, with every element that the parser keeps."""
 
 RSS = b"""<?xml version="1.0" encoding="UTF-8"?>
 <rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom" xmlns:dc="http://purl.org/dc/elements/1.1/"
@@ -43,8 +40,6 @@ RSS = b"""<?xml version="1.0" encoding="UTF-8"?>
     <enclosure url="/1.mp3" length="1234" type="audio/mpeg"/>
     <source url="https://other.example/rss">Other</source>
     <georss:point>52.5 13.4</georss:point><georss:featurename>Berlin</georss:featurename>
-    <ev:startdate>2021-10-01T10:00:00Z</ev:startdate><ev:enddate>2021-10-01T12:00:00Z</ev:enddate>
-    <ev:location>Hall</ev:location>
   </item>
   <item><description>only a text</description></item>
   <item><title>Second</title><guid>https://news.example/2</guid><dc:language>de</dc:language></item>
@@ -135,4 +130,11 @@ JSON = b"""{"version": "https://jsonfeed.org/version/1.1", "title": "J", "home_p
      "duration_in_seconds": 66, "title": "m"}]},
   {"id": "8", "content_text": "plain", "author": {"name": "Old"}}, "nonsense"]}"""
 
+# Only feedparser reads events.
+RSS_WITH_EVENT = RSS.replace(
+    b"  </item>",
+    b"""<ev:startdate>2021-10-01T10:00:00Z</ev:startdate><ev:enddate>2021-10-01T12:00:00Z</ev:enddate>
+    <ev:location>Hall</ev:location></item>""",
+    1,
+)
 XML = {"rss": RSS, "atom": ATOM, "rdf": RDF, "podcast": PODCAST, "video": VIDEO}

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from usher.crawl.warc.writer import CrawlInfo, EarlierCapture, StoredWarc, WarcPage, WarcWriter
+from usher.chunk_store import StoredFile
+from usher.crawl.warc.writer import CrawlInfo, EarlierCapture, WarcPage, WarcWriter
 
 AT = datetime(2026, 11, 16, 12, 30, 15, 123456, UTC)
 REQUEST = b"GET /a HTTP/1.1\r\nHost: example.com\r\nUser-Agent: Usher\r\n\r\n"
@@ -66,8 +67,8 @@ NOT_ASKED = WarcPage(url="https://example.com/barred", at=AT, meta={"error": "ro
 EVERY = (page(), GZIPPED, UNMODIFIED, IDENTICAL, CUT, NO_ANSWER, NOT_ASKED)
 
 
-async def chunk_file(path: Path, *records: WarcPage) -> StoredWarc:
-    writer = WarcWriter.begin(path, ABOUT)
+async def chunk_file(path: Path, *records: WarcPage) -> StoredFile:
+    writer = WarcWriter(path, ABOUT)
     for record in records:
         await writer.add(record)
     return await writer.close()

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -78,6 +78,7 @@ class Maps:
     told: list[dict[str, Any]] = field(default_factory=list)
     states: list[dict[str, Any]] = field(default_factory=list)
     answered: list[int] = field(default_factory=list)
+    after_rows: Callable[[], None] = lambda: None  # called after each answer to /get_servers_map
 
     def drawn(self, value: object, call: ComponentCall[None]) -> Response:
         body = json.dumps(value).encode()
@@ -90,7 +91,9 @@ class Maps:
 
     async def servers_map(self, call: ComponentCall[None]) -> Response:
         rows = [{"row": row, "servers": list(hosts)} for row, hosts in self.rows.items()]
-        return self.drawn(rows, call)
+        response = self.drawn(rows, call)
+        self.after_rows()
+        return response
 
     async def full_map(self, call: ComponentCall[None]) -> Response:
         return self.chunk_map(self.rows, call)

@@ -7,9 +7,9 @@ from typing import Any, Self
 from support.mgmt.admitted_pages import NONE, NOW, component, delay, url
 from usher.db.pool import Connection
 from usher.door import hosts
-from usher.door.guestbook import FetchResult, PageReport
-from usher.mgmt import chunks, compaction, compaction_merge, page_versions, placements
-from usher.mgmt.chunks import ClaimRequest
+from usher.door.guestbook import FetchReport, FetchResult
+from usher.mgmt import chunk_pages, chunks, compaction, compaction_merge, page_versions, placements
+from usher.mgmt.chunks import PageClaim
 from usher.mgmt.compaction import CompactionResult, MergedChunk
 
 LEASE = timedelta(minutes=5)
@@ -69,17 +69,17 @@ class House:
             list(paths),
         )
         await self.run("update work.hosts set claim_at = '-infinity', ready_at = '-infinity'")
-        ask = ClaimRequest(len(paths), wait=NONE)
+        ask = PageClaim(len(paths), wait=NONE)
         pack = await chunks.claim_links(self.conn, self.crawler, ask, now=NOW)
         assert pack
         assert len(pack.pages) == len(paths)
         outcomes = []
         for page in pack.pages:
-            found = await chunks.find_page(self.conn, url(page.url))
+            found = await chunk_pages.find_page(self.conn, url(page.url))
             assert found
             page_result: FetchResult = "unchanged" if found.path in same else result
             known = (found.domain64, found.path, page_result, pack.chunk_id, status)
-            outcomes.append(PageReport(*known, text64=1))
+            outcomes.append(FetchReport(*known, text64=1))
         await chunks.report(self.conn, outcomes if told else [], now=NOW)
         await chunks.finish_crawl(
             self.conn, self.crawler, pack.chunk_id, sha256=None, size=None, now=NOW
@@ -145,7 +145,7 @@ class House:
         [made] = (await self.compact()).begun
         return made
 
-    async def taken(self, builder: int = 0) -> tuple[int, list[compaction_merge.MergeSource]]:
+    async def taken(self, builder: int = 0) -> tuple[int, list[compaction_merge.ChunkSource]]:
         """It is taken by a builder; what that is told."""
         chunk = (await self.claim(builder))[0]
         return chunk, (await compaction_merge.manifest(self.conn, [chunk]))[chunk]

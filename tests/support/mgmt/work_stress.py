@@ -10,8 +10,9 @@ from support.db.invariants import violations
 from support.mgmt.admitted_pages import component, url
 from usher.db.pool import CONFLICT_ERRORS, Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import FetchResult, PageReport
+from usher.door.guestbook import FetchReport, FetchResult
 from usher.mgmt import (
+    chunk_pages,
     chunks,
     compaction,
     compaction_merge,
@@ -19,7 +20,7 @@ from usher.mgmt import (
     page_versions,
     placements,
 )
-from usher.mgmt.chunks import ClaimedChunk, ClaimedPage, ClaimRequest, HostTrouble
+from usher.mgmt.chunks import ClaimedChunk, ClaimedPage, HostTrouble, PageClaim
 from usher.mgmt.missing_chunks import MissingFile
 
 HOSTS, FIRST_PAGES = 4, 10
@@ -113,7 +114,7 @@ class Stress:
 
     def crawler(self, id_: int) -> Step:
         async def crawl(conn: Connection) -> str:
-            ask = ClaimRequest(
+            ask = PageClaim(
                 self.random.randint(1, 6),
                 wait=timedelta(0),
                 lease=LEASE,
@@ -139,7 +140,7 @@ class Stress:
                 rest = await self.outcomes(conn, pack, pack.pages[early:])
                 await chunks.finish_crawl(
                     conn, me, pack.chunk_id, sha256=None, size=1, now=now(),
-                    outcomes=rest[: self.random.randint(0, len(rest))], back=True,
+                    reports=rest[: self.random.randint(0, len(rest))], back=True,
                 )  # fmt: skip
             elif way == "error":
                 if await chunks.lock_chunk(conn, me, pack.chunk_id, lease=timedelta(0), now=now()):
@@ -165,15 +166,15 @@ class Stress:
 
     async def outcomes(
         self, conn: Connection, pack: ClaimedChunk, pages: list[ClaimedPage]
-    ) -> list[PageReport]:
+    ) -> list[FetchReport]:
         reported = []
         for page in pages:
-            found = await chunks.find_page(conn, url(page.url))
+            found = await chunk_pages.find_page(conn, url(page.url))
             assert found
             result, status = self.fetched(page)
             text = self.random.getrandbits(60)
             key = (found.domain64, found.path, result, pack.chunk_id, status)
-            reported.append(PageReport(*key, content_sha1=str(text), etag=str(text), text64=text))
+            reported.append(FetchReport(*key, content_sha1=str(text), etag=str(text), text64=text))
         return reported
 
     def fetched(self, page: ClaimedPage) -> tuple[FetchResult, int | None]:

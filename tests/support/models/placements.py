@@ -11,9 +11,9 @@ from usher.mgmt.placement_rules import (
     MovableChunk,
     Move,
     PlacedCopy,
+    PlacementServer,
     PlacementState,
     Quota,
-    RowServer,
     droppable,
     moves,
     place_new_chunks,
@@ -26,7 +26,7 @@ Key = tuple[int, int, int]  # chunk, row, server
 class House:
     """Rows of servers, their placements, and the number of chunks built."""
 
-    def __init__(self, rows: int, servers: Iterable[RowServer] = ()) -> None:
+    def __init__(self, rows: int, servers: Iterable[PlacementServer] = ()) -> None:
         self.rows = rows
         self.servers = {one.id: one for one in servers}
         self.copies: dict[Key, PlacementState] = {}
@@ -38,7 +38,7 @@ class House:
     def counts(self) -> Counter[int]:
         return Counter(server for _, _, server in self.seats())
 
-    def row(self, row: int) -> list[RowServer]:
+    def row(self, row: int) -> list[PlacementServer]:
         return [one for one in self.servers.values() if one.row == row]
 
     def missing(self, row: int) -> list[int]:
@@ -127,9 +127,9 @@ def takes(quota: Quota) -> int:
     return sum(count for count in quota.counts.values() if count > 0) + quota.extra
 
 
-def grid(rows: int, servers: int, *, shared: bool = False) -> list[RowServer]:
+def grid(rows: int, servers: int, *, shared: bool = False) -> list[PlacementServer]:
     return [
-        RowServer(row * 100 + n, row, f"m{n}" if shared else f"m{row}-{n}")
+        PlacementServer(row * 100 + n, row, f"m{n}" if shared else f"m{row}-{n}")
         for row in range(1, rows + 1)
         for n in range(servers)
     ]

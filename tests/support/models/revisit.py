@@ -1,8 +1,6 @@
-"""Revisits: when a page is fetched again after what its last fetch brought.
+"""When a page is fetched again: a Python model of schema/work/functions/revisit_time.sql and removal_after_404.sql.
 
-Comes from the outcome of a fetch, or from what its site says meanwhile; goes to the page's next_fetch, cadence and
-failures. The statements `settle` and `hint` of guestbook.sql are the same for a batch: seconds are whole and divisions
-round down, so that both agree exactly.
+Seconds are whole and divisions round down, so that both agree exactly.
 """
 
 from dataclasses import dataclass
@@ -15,16 +13,18 @@ FIRST_PAUSE: Final = timedelta(
     hours=1
 )  # the pause after one failure, and the shortest adapted cadence
 MAX_DOUBLINGS: Final = 20  # 120 years, longer than any cadence
+NOT_FOUND: Final = 404
 MAX_FAILURES: Final = 32_000  # what the column holds
 
 
 @dataclass(frozen=True, slots=True)
 class RevisitState:
-    """When a page is fetched next, its own cadence unless it goes by its host's, and its failures in a row."""
+    """When a page is fetched next, its own cadence if it has one, its failures and its 404s in a row."""
 
     next_fetch: datetime
     cadence: timedelta | None = None
     failures: int = 0
+    misses: int = 0
 
 
 def backoff(failures: int, cadence: timedelta) -> timedelta:
@@ -58,21 +58,32 @@ def hinted(
     return min(next_fetch, max(now, last_visit + pause))
 
 
+def is_gone(result: RevisitResult, *, status: int | None, is_indexed: bool, misses: int) -> bool:
+    """Whether the page leaves the index: the first 404 of an indexed page does not remove it."""
+    return result == "gone" and (status != NOT_FOUND or not is_indexed or misses > 0)
+
+
 def after(
-    pace: RevisitState,
+    page: RevisitState,
     result: RevisitResult,
     *,
     changed: bool,
     base: timedelta,
     adaptive: bool,
     now: datetime,
+    status: int | None = None,
+    is_indexed: bool = False,
 ) -> RevisitState:
-    """The pace after a fetch; `base` is the host's cadence, and only a page that was there adapts."""
-    cadence = pace.cadence or base
+    """The state after a fetch; `base` is the cadence of the host. Only a page that was there adapts its cadence."""
+    cadence = page.cadence or base
     if result == "failure":
-        failures = min(pace.failures + 1, MAX_FAILURES)
-        return RevisitState(now + backoff(failures, cadence), pace.cadence, failures)
-    if adaptive and result != "gone":
+        failures = min(page.failures + 1, MAX_FAILURES)
+        return RevisitState(now + backoff(failures, cadence), page.cadence, failures, page.misses)
+    if result == "gone":
+        gone = is_gone(result, status=status, is_indexed=is_indexed, misses=page.misses)
+        pause = cadence if gone else min(cadence, FIRST_PAUSE)
+        return RevisitState(now + pause, page.cadence, misses=min(page.misses + 1, MAX_FAILURES))
+    if adaptive:
         cadence = adapted(cadence, changed=changed and result == "success", base=base)
         return RevisitState(now + cadence, cadence)
-    return RevisitState(now + cadence, pace.cadence)
+    return RevisitState(now + cadence, page.cadence)

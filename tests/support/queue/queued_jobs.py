@@ -28,7 +28,7 @@ async def put(conn: Connection, *given: JobRequest, parent: int | None = None) -
 async def started(
     conn: Connection, type_: str = "t", n: int = 100, *, now: datetime = NOW
 ) -> list[ClaimedJob]:
-    return await jobs.claim(conn, type_, "here", n, lease=LEASE, tries=4, now=now)
+    return await jobs.claim(conn, type_, "here", n, lease=LEASE, max_attempts=4, now=now)
 
 
 async def end(
@@ -56,3 +56,10 @@ async def finished(
 async def add_task(conn: Connection, clock: TaskSchedule | None = None, **more: Any) -> int:  # noqa: ANN401 - as NewTask has them
     wanted = TaskSpec("t", "true", clock or TaskSchedule.read(periodicity="1h"), **more)
     return await tasks.add_task(conn, wanted, now=NOW)
+
+
+async def prune_log(conn: Connection, *, now: datetime) -> int:
+    """Drop the partitions of the log that are too old; return how many."""
+    cursor = await conn.execute("select control.prune_log(%s)", [now])
+    [(dropped,)] = await cursor.fetchall()
+    return int(dropped)

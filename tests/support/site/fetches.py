@@ -1,4 +1,4 @@
-"""A client of the web that may go to loopback, and asks the test which addresses a name has."""
+"""A fetcher that may connect to loopback, with a DNS of the test."""
 
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,7 +18,7 @@ AGENT = "usher-test/1 (+https://example.org/usher)"
 @asynccontextmanager
 async def fetching(
     limits: FetchLimits = QUICK,
-    allow: private_hosts.PrivateAllowList = LOOPBACK,
+    allow: private_hosts.AllowList = LOOPBACK,
     *,
     names: Mapping[str, Sequence[str]] | None = None,
     each: int = 2,
@@ -32,7 +32,13 @@ async def fetching(
             raise socket.gaierror(socket.EAI_NONAME, "not known") from None
 
     fetcher = Fetcher(
-        AGENT, limits=limits, allow=allow, lines_per_host=each, lines=most, ca=ca, look=look
+        AGENT,
+        limits=limits,
+        allow=allow,
+        connections_per_host=each,
+        connections=most,
+        ca=ca,
+        lookup=look,
     )
     async with fetcher:
         yield fetcher

@@ -33,7 +33,7 @@ from usher.cli.wording import counted, display_time, duration_text, json_fields,
 from usher.crawl import private_permission
 from usher.db.clock import server_time
 from usher.db.pool import Connection
-from usher.door import admin, cadence, filters, guestbook, hosts, private_access
+from usher.door import admin, cadence, filters, hosts, private_access
 from usher.door.batch import BatchVerdicts
 from usher.door.cadence import parse as parse_cadence
 from usher.door.hosts import DoorSettings, Host
@@ -250,7 +250,7 @@ async def recrawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> B
             registered = await hosts.find(conn, names=list(roots))
             await require_hosts(conn, list(roots), [host.name for host in registered])
             numbers = [host.domain64 for host in registered] if hall_pass else []
-            entrances = await guestbook.recrawl_entrances(conn, hosts=numbers)
+            entrances = await admin.recrawl_entrances(conn, hosts=numbers)
         for entrance in entrances:
             if entrance.scheme is not None and entrance.path is not None:
                 url = Url(Scheme(entrance.scheme), entrance.host, entrance.path)

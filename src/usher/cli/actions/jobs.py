@@ -30,9 +30,9 @@ from usher.cli.wording import display_time, duration_text, printable, records_js
 from usher.db.clock import server_time
 from usher.errors import BadInput
 from usher.queue import admin, jobs, queries, run_api, waiting_reason
+from usher.queue.host_rules import normalize_host_rule
 from usher.queue.job_states import JobState
 from usher.queue.jobs import EnqueuedJob, JobRequest
-from usher.queue.periods import normalize_host_rule
 from usher.queue.queries import JobCount, JobDetails, JobTreeNode, ListedJob, QueueCounts, RowWriter
 
 BATCH_SIZE = 5_000
@@ -333,7 +333,7 @@ async def retry_jobs(app: App, ids: Sequence[int]) -> list[JobRequestResult]:
 async def cancel_jobs(app: App, ids: Sequence[int], reason: str) -> list[JobRequestResult]:
     unique = list(dict.fromkeys(ids))
     async with queue_transaction(app) as conn:
-        states = await jobs.cancel(conn, unique, why=reason, now=await server_time(conn))
+        states = await jobs.cancel(conn, unique, reason=reason, now=await server_time(conn))
         ended = {job.id for job in await admin.load_ended_jobs(conn, unique)}
 
     def result(id_: int) -> JobRequestResult:

@@ -31,11 +31,11 @@ async def rerun_job(app: App, id_: int, extra: Sequence[str]) -> int:
             event = await rerun(
                 RerunRequest(
                     db=db,
-                    post=post,
+                    config=post,
                     old=old,
-                    extra=tuple(extra),
-                    hear=print_output,
-                    talk=app.say,
+                    extra_args=tuple(extra),
+                    show_output=print_output,
+                    show_progress=app.say,
                     stop=stop,
                     kill=kill,
                 )

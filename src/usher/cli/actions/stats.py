@@ -10,7 +10,7 @@ from usher.cli.queue_access import parse_since, relative_time
 from usher.cli.wording import display_time, printable, records_json
 from usher.db.clock import server_time
 from usher.mgmt import queries as mgmt_queries
-from usher.mgmt.queries import MAX_QUERIES, QueryDay, QueryTerm, QueryTimes
+from usher.mgmt.queries import MAX_QUERIES, QueryDay, QueryTermTimes, QueryTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class QueryReport:
     """Recent queries with their terms, and earlier days in sums with theirs."""
 
     queries: QueryTimes
-    terms: list[QueryTerm]
+    terms: list[QueryTermTimes]
     days: list[QueryDay]
-    day_terms: list[QueryTerm]
+    day_terms: list[QueryTermTimes]
 
 
 async def read_queries(app: App, since: str, limit: int) -> QueryReport:
@@ -65,7 +65,7 @@ def show_queries(report: QueryReport, *, as_json: bool) -> None:
         show_terms(report.day_terms)
 
 
-def show_terms(terms: Sequence[QueryTerm]) -> None:
+def show_terms(terms: Sequence[QueryTermTimes]) -> None:
     now = display_time()
     rows = [
         (

@@ -65,7 +65,7 @@ def clock_text(task: StoredTask) -> str:
     if task.cron is not None:
         return f"cron {task.cron}{zone}"
     often = f"every {durations.show(task.periodicity)}" if task.periodicity else "never"
-    if task.clock.cycle is None:
+    if task.schedule.cycle is None:
         return often
     hour = "*" if task.hour is None else f"{task.hour:02}"
     minute = "*" if task.hour is None and task.minute is None else f"{task.minute or 0:02}"

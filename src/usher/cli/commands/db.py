@@ -1,4 +1,4 @@
-"""`usher db`: the schemas and roles of the databases."""
+"""`usher db`: create, migrate, back up and check the schemas and roles of the databases."""
 
 import dataclasses
 from collections.abc import Callable
@@ -29,14 +29,14 @@ def schema_option(command: Command) -> Command:
         "schemas",
         multiple=True,
         type=click.Choice(SCHEMA_NAMES),
-        help="Only this one; may be repeated.",
+        help="Only this schema; may be repeated.",
     )
     return option(command)
 
 
 @click.group()
 def db() -> None:
-    """Make, upgrade, back up and check the databases.
+    """Create, migrate, back up and check the databases.
 
     \b
     Examples:
@@ -52,25 +52,25 @@ def db() -> None:
 @json_option
 @pass_app
 def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
-    """Show how far each schema is; exit code 6 if one is behind."""
+    """Show the version of each schema; exit code 6 if one is behind."""
     from usher.db.areas import open_areas
     from usher.schema import migrate
     from usher.schema.state import out_of_date_error, unknown_migrations_error
 
-    with open_areas(app.settings) as found:
-        states = run(migrate.status(found, schemas or SCHEMA_NAMES))
+    with open_areas(app.settings) as areas:
+        states = run(migrate.status(areas, schemas or SCHEMA_NAMES))
     if as_json:
         show_json([{**dataclasses.asdict(state), "current": state.current} for state in states])
     else:
         rows = [
             (
-                s.schema,
-                s.applied[-1] if s.applied else "-",
-                len(s.applied),
-                len(s.pending),
-                len(s.unknown),
+                state.schema,
+                state.applied[-1] if state.applied else "-",
+                len(state.applied),
+                len(state.pending),
+                len(state.unknown),
             )
-            for s in states
+            for state in states
         ]
         show_table(("SCHEMA", "VERSION", "APPLIED", "PENDING", "UNKNOWN"), rows)
     for state in states:
@@ -85,15 +85,15 @@ def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
 @json_option
 @pass_app
 def migrate_(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
-    """Bring the schemas up to date; safe when several start at once."""
+    """Migrate the schemas to this version; several may run at once."""
     from usher.db.areas import open_areas
     from usher.schema import migrate
 
-    with open_areas(app.settings) as found:
-        made = run(
-            migrate.migrate(found, schemas or SCHEMA_NAMES, patience=app.settings.connect_timeout)
+    with open_areas(app.settings) as areas:
+        steps = run(
+            migrate.migrate(areas, schemas or SCHEMA_NAMES, patience=app.settings.connect_timeout)
         )
-    report(app, "made", made, as_json=as_json)
+    report(app, "applied", steps, as_json=as_json)
 
 
 @db.command()
@@ -101,36 +101,40 @@ def migrate_(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
 @json_option
 @pass_app
 def create(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
-    """Make the databases if they are not there, then the schemas in them."""
+    """Create missing databases and the schemas in them."""
     from usher.db.areas import open_areas
     from usher.schema import databases, migrate
 
-    with open_areas(app.settings) as found:
-        for dsn in found.databases(schemas or SCHEMA_NAMES):
+    with open_areas(app.settings) as areas:
+        for dsn in areas.databases(schemas or SCHEMA_NAMES):
             if run(databases.create_database(dsn)):
-                app.say("made a database")
-        made = run(migrate.migrate(found, schemas or SCHEMA_NAMES))
-    report(app, "made", made, as_json=as_json)
+                app.say("created a database")
+        steps = run(migrate.migrate(areas, schemas or SCHEMA_NAMES))
+    report(app, "applied", steps, as_json=as_json)
 
 
 @db.command()
 @click.option("--schema", required=True, type=click.Choice(SCHEMA_NAMES))
 @click.option(
-    "--steps", default=1, show_default=True, type=click.IntRange(min=1), help="How many to undo."
+    "--steps",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Number of migrations to undo.",
 )
 @json_option
 @yes_option
 @pass_app
 def rollback(app: App, schema: str, steps: int, *, as_json: bool, yes: bool) -> None:
-    """Undo the newest migrations of one schema, with the data they hold."""
+    """Undo the newest migrations of one schema; their data is lost."""
     from usher.db.areas import open_areas
     from usher.schema import migrate
 
     confirm(
-        f"Undo the newest {steps} step(s) of schema {schema} and lose the data in them?", yes=yes
+        f"Undo the newest {steps} migration(s) of schema {schema} and lose their data?", yes=yes
     )
-    with open_areas(app.settings) as found:
-        undone = run(migrate.rollback(found, schema, count=steps))
+    with open_areas(app.settings) as areas:
+        undone = run(migrate.rollback(areas, schema, count=steps))
     report(app, "undone", undone, as_json=as_json)
 
 
@@ -139,14 +143,14 @@ def rollback(app: App, schema: str, steps: int, *, as_json: bool, yes: bool) -> 
 @yes_option
 @pass_app
 def drop(app: App, schemas: tuple[str, ...], *, yes: bool) -> None:
-    """Remove the schemas and everything in them."""
+    """Remove schemas with all their data."""
     from usher.db.areas import open_areas
     from usher.schema import migrate
 
     chosen = schemas or SCHEMA_NAMES
-    confirm(f"Remove {', '.join(chosen)} with everything in them?", yes=yes)
-    with open_areas(app.settings) as found:
-        run(migrate.drop(found, chosen))
+    confirm(f"Remove {', '.join(chosen)} with all their data?", yes=yes)
+    with open_areas(app.settings) as areas:
+        run(migrate.drop(areas, chosen))
     app.say(f"removed {', '.join(chosen)}")
 
 
@@ -156,72 +160,72 @@ def drop(app: App, schemas: tuple[str, ...], *, yes: bool) -> None:
 @json_option
 @pass_app
 def dump(app: App, directory: Path, schemas: tuple[str, ...], *, as_json: bool) -> None:
-    """Write the schemas to a new directory, all from one moment."""
+    """Back up the schemas to a new directory, as of one moment."""
     from usher.db.areas import open_areas
     from usher.schema import dump as dumps
 
-    with open_areas(app.settings) as found:
+    with open_areas(app.settings) as areas:
         written = run(
-            dumps.dump(found, directory, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)
+            dumps.dump(areas, directory, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)
         )
     if as_json:
-        show_json([dataclasses.asdict(one) for one in written])
+        show_json([dataclasses.asdict(file) for file in written])
     else:
         show_table(
-            ("SCHEMA", "FILE", "BYTES"), [(one.schema, one.file, one.bytes) for one in written]
+            ("SCHEMA", "FILE", "BYTES"), [(file.schema, file.file, file.bytes) for file in written]
         )
 
 
 @db.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @schema_option
-@click.option("--replace", is_flag=True, help="Replace schemas that are there.")
+@click.option("--replace", is_flag=True, help="Replace existing schemas.")
 @pass_app
 def restore(app: App, directory: Path, schemas: tuple[str, ...], *, replace: bool) -> None:
-    """Read schemas back from a dump; each comes whole or not at all."""
+    """Restore schemas from a backup; each completely or not at all."""
     from usher.db.areas import open_areas
     from usher.schema import migrate
     from usher.schema import restore as restores
 
-    with open_areas(app.settings) as found:
+    with open_areas(app.settings) as areas:
         pg_bin = app.settings.pg_bin
-        run(restores.restore(found, directory, schemas, replace=replace, pg_bin=pg_bin))
-        behind = [state.schema for state in run(migrate.status(found)) if state.pending]
+        run(restores.restore(areas, directory, schemas, replace=replace, pg_bin=pg_bin))
+        behind = [state.schema for state in run(migrate.status(areas)) if state.pending]
     app.say(f"restored from {directory}")
     if behind:
         app.say(f"  → {', '.join(behind)}: run `usher db migrate`, then `usher db incarnate`")
 
 
 @db.command()
-@click.option("--reason", default="the operator restored it", help="What happened, for the log.")
+@click.option("--reason", default="the operator restored it", help="Reason, for the log.")
 @yes_option
 @pass_app
 def incarnate(app: App, reason: str, *, yes: bool) -> None:
-    """Tell all components that the database was restored by other means.
+    """Tell all components that the database was restored without `usher db restore`.
 
-    `usher db restore` does this itself. Run it after point-in-time recovery, pg_restore or a lost failover, before
-    MGMT is started: ids continue after all that were issued, and index servers compare their chunks with the database.
+    Run it after point-in-time recovery, pg_restore or a failover with data loss, before MGMT starts: new ids continue
+    after all issued ones, and index servers compare their chunks with the database.
     """
     from usher.db.areas import open_areas
     from usher.schema import restore as restores
 
-    confirm("Have all index servers compare their chunks? Answers are partial until then.", yes=yes)
-    with open_areas(app.settings) as found:
-        run(restores.incarnate(found, reason))
-    app.say("a new incarnation has begun")
+    confirm("Compare the chunks of all index servers? Searches are partial until then.", yes=yes)
+    with open_areas(app.settings) as areas:
+        run(restores.incarnate(areas, reason))
+    app.say("A new incarnation was started.")
 
 
 @db.command()
 @schema_option
 @pass_app
 def schema(app: App, schemas: tuple[str, ...]) -> None:
-    """Print the tables as SQL: the same text for the same schemas."""
+    """Print the schemas as SQL, in a stable order."""
     from usher.db.areas import open_areas
     from usher.schema import dump as dumps
 
-    with open_areas(app.settings) as found:
+    with open_areas(app.settings) as areas:
         echo(
-            run(dumps.schema_ddl(found, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)),
+            run(dumps.schema_ddl(areas, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)),
             nl=False,
         )
 
@@ -233,14 +237,14 @@ def schema(app: App, schemas: tuple[str, ...]) -> None:
     default="control",
     show_default=True,
     type=click.Choice(SCHEMA_NAMES),
-    help="Which database, and the search path.",
+    help="Database and search path.",
 )
-@click.option("--role", default="", metavar="ROLE", help="Work as this role, such as usher_reader.")
+@click.option("--role", default="", metavar="ROLE", help="Role to use, such as usher_reader.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[PSQL ARGS]...")
 @pass_app
 @click.pass_context
 def shell(ctx: click.Context, app: App, schema_: str, role: str, words: tuple[str, ...]) -> None:
-    """Open psql on a database with the login of the settings; what follows is for psql.
+    """Open psql on a database with the login of the settings; further arguments go to psql.
 
     \b
     Examples:
@@ -254,32 +258,34 @@ def shell(ctx: click.Context, app: App, schema_: str, role: str, words: tuple[st
 
     if role and role not in ROLES:
         raise click.BadParameter(f"{role!r} is none of {', '.join(ROLES)}.", param_hint="--role")
-    with open_areas(app.settings) as found:
+    with open_areas(app.settings) as areas:
         pg_bin = app.settings.pg_bin
-        ctx.exit(run_psql(found.dsn(schema_), words, schema=schema_, role=role, pg_bin=pg_bin))
+        ctx.exit(run_psql(areas.dsn(schema_), words, schema=schema_, role=role, pg_bin=pg_bin))
 
 
 @db.group()
 def roles() -> None:
-    """The roles that Usher's processes run under, each with the least it needs."""
+    """Create and check the database roles of Usher's processes, each with minimal rights."""
 
 
 @roles.command(name="create")
-@click.option("--passwords", is_flag=True, help="Give every role a new password and print it once.")
+@click.option(
+    "--passwords", is_flag=True, help="Set a new password for every role and print it once."
+)
 @json_option
 @pass_app
 def create_roles(app: App, *, passwords: bool, as_json: bool) -> None:
-    """Make the roles and grant exactly what the schemas' files say; repeat it as you like."""
+    """Create the roles and set their grants; can be repeated."""
     from usher.db.areas import open_areas
     from usher.schema import databases
 
-    with open_areas(app.settings) as found:
-        given = run(databases.create_roles(found, passwords=passwords))
+    with open_areas(app.settings) as areas:
+        passwords_by_role = run(databases.create_roles(areas, passwords=passwords))
     if as_json:
-        show_json(given)
+        show_json(passwords_by_role)
     elif passwords:
-        show_table(("ROLE", "PASSWORD"), list(given.items()))
-    app.say("roles and grants are as they should be")
+        show_table(("ROLE", "PASSWORD"), list(passwords_by_role.items()))
+    app.say("Roles and grants are correct.")
 
 
 @roles.command(name="check")
@@ -287,12 +293,12 @@ def create_roles(app: App, *, passwords: bool, as_json: bool) -> None:
 @pass_app
 @click.pass_context
 def check_roles(ctx: click.Context, app: App, *, as_json: bool) -> None:
-    """Compare the grants in force with what they should be; exit code 3 if they differ."""
+    """Compare the grants with the expected ones; exit code 3 if they differ."""
     from usher.db.areas import open_areas
     from usher.schema import databases
 
-    with open_areas(app.settings) as found:
-        findings = run(databases.check_roles(found))
+    with open_areas(app.settings) as areas:
+        findings = run(databases.check_roles(areas))
     if as_json:
         show_json([dataclasses.asdict(finding) for finding in findings])
     else:
@@ -304,9 +310,9 @@ def check_roles(ctx: click.Context, app: App, *, as_json: bool) -> None:
             for privilege in finding.extra:
                 echo(f"extra grant    {privilege}")
     if not all(finding.good for finding in findings):
-        app.say("usher: roles differ\n  → usher db roles create")
+        app.say("usher: The roles differ.\n  → usher db roles create")
         ctx.exit(3)
-    app.say("roles and grants are as they should be")
+    app.say("Roles and grants are correct.")
 
 
 def report(app: App, verb: str, changes: list[Any], *, as_json: bool) -> None:
@@ -316,4 +322,4 @@ def report(app: App, verb: str, changes: list[Any], *, as_json: bool) -> None:
     for change in changes:
         echo(f"{verb} {change.schema} {change.version}_{change.name}")
     if not changes:
-        app.say("nothing to do")
+        app.say("Nothing to do.")

@@ -44,11 +44,11 @@ def settings(app: App, *, as_json: bool, check: bool) -> None:
     if check:
         app.say(f"The settings are valid ({loaded.file or 'no file'}).")
     elif as_json:
-        show_json([dataclasses.asdict(setting) for setting in loaded.shown()])
+        show_json([dataclasses.asdict(setting) for setting in loaded.rows()])
     else:
         rows = [
             (setting.name, setting.value or "-", setting.origin, setting.help)
-            for setting in loaded.shown()
+            for setting in loaded.rows()
         ]
         show_table(("SETTING", "VALUE", "ORIGIN", "MEANING"), rows)
 

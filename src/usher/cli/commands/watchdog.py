@@ -63,6 +63,6 @@ def watchdog(
     from usher.mgmt.health import HealthLimits
     from usher.mgmt.watchdog import watch
 
-    patience = HealthLimits(misses, timedelta(seconds=probation), timedelta(seconds=grace))
-    work = watch(app.settings, ready=echo, tick=every, patience=patience)
+    limits = HealthLimits(misses, timedelta(seconds=probation), timedelta(seconds=grace))
+    work = watch(app.settings, ready=echo, tick=every, limits=limits)
     run_service(app, with_metrics(metrics, work))

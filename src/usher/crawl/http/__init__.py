@@ -1,1 +1,1 @@
-"""The crawler's HTTP client, which talks to servers that it does not trust."""
+"""The crawler's HTTP/1.1 client: connections, DNS, responses and content codings, within limits."""

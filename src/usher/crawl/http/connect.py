@@ -1,7 +1,6 @@
-"""Dialling: from a name and a port to a line, past the guard, with TLS where the scheme wants it.
+"""Makes a connection to a host: resolves the name, checks the addresses, and does the TLS handshake.
 
-Comes from `lines`; goes to the first address that the guard lets pass and that answers. The address that was judged
-is the one that is dialled, so a name that changes its mind gains nothing.
+The connection goes to the address that was checked, so a name that changes its addresses gains nothing.
 """
 
 import asyncio
@@ -17,20 +16,20 @@ import certifi
 
 from usher.addresses import Address, parse_address
 from usher.crawl.http import address_guard
-from usher.crawl.http.connection import FetchLimits, HttpConnection
+from usher.crawl.http.connection import FetchConnection, FetchLimits
 from usher.crawl.http.dns import DnsResolver
 from usher.crawl.http.response import FetchFailure
 from usher.crawl.own_endpoints import OwnEndpoint, same_machine
 from usher.errors import BadInput
-from usher.private_hosts import PrivateAllowList, PrivateHostPermission
+from usher.private_hosts import AllowList, HostPermission
 
-# What is wrong with a certificate, by OpenSSL's numbers.
-_CERTIFICATE: Final = {
+# What is wrong with a certificate, by OpenSSL's error codes.
+_CERTIFICATE_ERRORS: Final = {
     9: "is not valid yet",
     10: "has expired",
-    18: "is signed by itself",
-    19: "is signed by somebody unknown",
-    20: "is signed by somebody unknown",
+    18: "is self-signed",
+    19: "has an unknown issuer",
+    20: "has an unknown issuer",
     21: "comes without its chain",
     23: "was revoked",
     62: "is for another name",
@@ -39,83 +38,84 @@ _CERTIFICATE: Final = {
 
 
 class Connector:
-    """How lines are made; `ca` is a file of certificates to trust instead of the system's."""
+    """Makes connections; `ca` is a file of certificates to trust instead of the system's."""
 
     def __init__(
         self,
-        names: DnsResolver,
+        resolver: DnsResolver,
         limits: FetchLimits,
-        allowed: PrivateAllowList,
+        allowed: AllowList,
         own: Iterable[OwnEndpoint],
         ca: Path | None,
     ) -> None:
-        self._names, self._limits, self._allowed = names, limits, allowed
+        self._resolver, self._limits, self._allowed = resolver, limits, allowed
         self._own = tuple(own)
-        if ca is not None:  # a wrong file is told at once
+        if ca is not None:  # an unusable file fails at once
             self._tls = _trusting(ca)
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        """As the system trusts; made when first wanted, for it takes a while to read them all."""
+        """The certificates that the system trusts, read when first needed because that takes a while."""
         return _trusting(None)
 
-    async def line(
+    async def connect(
         self,
         host: str,
         port: int,
-        gone: Callable[[HttpConnection], None],
+        on_close: Callable[[FetchConnection], None],
         *,
         tls: bool,
-        permission: PrivateHostPermission | None = None,
-    ) -> HttpConnection:
-        """A new line; the addresses of the name are tried in turn and share the time."""
-        addresses = self._let_pass(host, port, await self._addresses(host), permission)
+        permission: HostPermission | None = None,
+    ) -> FetchConnection:
+        """Return a new connection; the addresses of the name are tried in turn and share the time limit."""
+        addresses = self._checked(host, port, await self._addresses(host), permission)
         addresses = await self._without_own(addresses, port)
         clock = asyncio.get_running_loop().time
         until = clock() + self._limits.connect
-        trouble = self._late()
+        timed_out = FetchFailure("connect", f"no connection within {self._limits.connect:g} s")
+        failure = timed_out
         for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
-            make = partial(HttpConnection, address, self._limits, gone)
+            make = partial(FetchConnection, address, self._limits, on_close)
             try:
                 async with asyncio.timeout((until - clock()) / left):
                     return await self._connect(make, address, port, host if tls else None)
             except TimeoutError:
-                trouble = self._late()
-            except FetchFailure as found:
-                trouble = found
-                if found.kind == "tls":
+                failure = timed_out
+            except FetchFailure as error:
+                failure = error
+                if error.kind == "tls":
                     break
-        raise trouble
+        raise failure
 
     async def _addresses(self, host: str) -> tuple[str, ...]:
         try:
             return (str(ip_address(host)),)
         except ValueError:
-            return await self._names.find(host, self._limits.lookup)
+            return await self._resolver.resolve(host, self._limits.lookup)
 
-    def _let_pass(
-        self,
-        host: str,
-        port: int,
-        addresses: tuple[str, ...],
-        permission: PrivateHostPermission | None,
+    def _checked(
+        self, host: str, port: int, addresses: tuple[str, ...], permission: HostPermission | None
     ) -> list[str]:
-        reasons = [
-            address_guard.refusal_reason(self._allowed, host, address, port, permission)
+        """Return the addresses that the guard allows; raise FetchFailure if it allows none."""
+        reasons = {
+            address: address_guard.refusal_reason(self._allowed, host, address, port, permission)
             for address in addresses
-        ]
-        passed = [one for one, reason in zip(addresses, reasons, strict=True) if not reason]
-        if not passed:
-            if reasons[0].startswith("port"):
-                raise FetchFailure("port", reasons[0])
-            raise FetchFailure(
-                "private", f"{reasons[0]}; {address_guard.permission_command(host, port)}"
-            )
-        return passed
+        }
+        allowed = [address for address, reason in reasons.items() if not reason]
+        if not allowed:
+            reason = reasons[addresses[0]]
+            if reason.startswith("port"):
+                raise FetchFailure("port", reason)
+            command = address_guard.permission_command(host, port)
+            raise FetchFailure("private", f"{reason}; {command}")
+        return allowed
 
     async def _without_own(self, addresses: list[str], port: int) -> list[str]:
-        """Leave out addresses where Usher itself listens at this port; Trouble if none is left."""
-        own = [address for one in self._own if one.port == port for address in await self._at(one)]
+        """Leave out addresses where Usher itself listens at this port; raise FetchFailure if none is left."""
+        own: list[Address] = []
+        for endpoint in self._own:
+            if endpoint.port == port:
+                own += await self._parsed_addresses(endpoint.host)
         others = [
             text
             for text in addresses
@@ -125,47 +125,44 @@ class Connector:
             raise FetchFailure("own", f"Usher itself listens at {addresses[0]} port {port}")
         return others
 
-    async def _at(self, endpoint: OwnEndpoint) -> list[Address]:
+    async def _parsed_addresses(self, host: str) -> list[Address]:
         try:
-            return [parse_address(text) for text in await self._addresses(endpoint.host)]
-        except FetchFailure:  # a name without an address hides nothing
+            return [parse_address(text) for text in await self._addresses(host)]
+        except FetchFailure:  # a name without an address is no endpoint
             return []
 
     async def _connect(
-        self, make: Callable[[], HttpConnection], address: str, port: int, secret_for: str | None
-    ) -> HttpConnection:
-        context = self._tls if secret_for else None
+        self, make: Callable[[], FetchConnection], address: str, port: int, tls_name: str | None
+    ) -> FetchConnection:
+        context = self._tls if tls_name else None
         connect = asyncio.get_running_loop().create_connection
         try:
-            _, line = await connect(make, address, port, ssl=context, server_hostname=secret_for)
+            _, connection = await connect(
+                make, address, port, ssl=context, server_hostname=tls_name
+            )
         except TimeoutError:
             raise
         except ssl.SSLError as error:
-            raise FetchFailure("tls", _tls_words(error)) from error
+            raise FetchFailure("tls", _describe_tls(error)) from error
         except ConnectionRefusedError as error:
             raise FetchFailure("refused", "the connection was refused") from error
+        except ConnectionError as error:
+            during = "during the TLS handshake" if tls_name else "while connecting"
+            words = f"the connection was lost {during}"
+            raise FetchFailure("tls" if tls_name else "reset", words) from error
         except OSError as error:
-            raise _lost(error, secret_for) from error
-        return line
-
-    def _late(self) -> FetchFailure:
-        return FetchFailure("connect", f"no connection within {self._limits.connect:g} s")
+            words = f"the host is unreachable: {error.strerror or error}"
+            raise FetchFailure("connect", words) from error
+        return connection
 
 
-def _lost(error: OSError, secret_for: str | None) -> FetchFailure:
-    if isinstance(error, ConnectionError):
-        during = "in the TLS handshake" if secret_for else "while it was made"
-        return FetchFailure("tls" if secret_for else "reset", f"the connection broke off {during}")
-    return FetchFailure("connect", f"the host cannot be reached: {error.strerror or error}")
-
-
-def _tls_words(error: ssl.SSLError) -> str:
+def _describe_tls(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        what = _CERTIFICATE.get(error.verify_code, f"is not good: {error.verify_message}")
-        return f"the certificate {what}"
+        unknown = f"is not valid: {error.verify_message}"
+        return f"the certificate {_CERTIFICATE_ERRORS.get(error.verify_code, unknown)}"
     if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"):
-        return "the other side does not speak TLS"
-    reason = (error.reason or "the connection broke off").replace("_", " ").lower()
+        return "the host does not speak TLS"
+    reason = (error.reason or "the connection was lost").replace("_", " ").lower()
     return f"the TLS handshake failed: {reason}"
 
 
@@ -174,14 +171,14 @@ def _trusting(ca: Path | None) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=ca)
     except OSError as error:
         hint = "Name a file of certificates in PEM form."
-        raise BadInput(f"{ca} holds no certificates to trust.", hint=hint) from error
-    if ca is None and not context.cert_store_stats()["x509_ca"] and not _has_path():
+        raise BadInput(f"{ca} holds no certificates.", hint=hint) from error
+    if ca is None and not context.cert_store_stats()["x509_ca"] and not _has_certificates():
         context.load_verify_locations(certifi.where())
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
-def _has_path() -> bool:
-    """Whether the system keeps its certificates in a directory, from which they are read one by one."""
+def _has_certificates() -> bool:
+    """Return whether the system has a directory of certificates, which OpenSSL reads one by one."""
     path = os.environ.get("SSL_CERT_DIR") or ssl.get_default_verify_paths().openssl_capath
     return any(Path(path).glob("*.0"))

@@ -1,7 +1,4 @@
-"""The codings that a body may come in, each as a decoder of one shape.
-
-Comes from the libraries that know them; goes to `unpack`, which feeds them and sets the limits.
-"""
+"""Decoders for the content codings gzip, deflate, brotli and zstd, with one interface."""
 
 import sys
 import zlib
@@ -18,14 +15,14 @@ brotli: Any = import_module("brotli")  # it has no types
 
 ACCEPT_ENCODING: Final = "gzip, deflate, br, zstd"
 DECODER_ERRORS: Final = (zlib.error, zstd.ZstdError, brotli.error)
-# Files of these may be joined to one, and begin with a mark of their own.
+# Codings whose files may be concatenated; each begins with magic bytes.
 MULTI_MEMBER_CODINGS: Final = frozenset({"gzip", "x-gzip", "zstd"})
-# A browser takes windows of up to 8 MB; a frame may ask for gigabytes.
+# Browsers accept windows of up to 8 MB; a hostile frame may ask for gigabytes.
 _WINDOW: Final[dict[int, int]] = {zstd.DecompressionParameter.window_log_max: 23}
 
 
 class Decoder(Protocol):
-    """What zlib calls a decompressobj."""
+    """The interface of zlib's decompressobj."""
 
     @property
     def eof(self) -> bool: ...
@@ -68,8 +65,8 @@ class _Brotli:
         return bytes(self._decoder.process(data, output_buffer_limit=max_length))
 
 
-# For each coding: a decoder for data that begins so, or none if it is plainly not what it is said to be.
-Choice = Callable[[bytes], Decoder | None]
+# Returns a decoder for data with this start, or None if the data does not have the coding.
+MakeDecoder = Callable[[bytes], Decoder | None]
 
 
 def _gzip(start: bytes) -> Decoder | None:
@@ -77,7 +74,7 @@ def _gzip(start: bytes) -> Decoder | None:
 
 
 def _deflate(start: bytes) -> Decoder:
-    """The standard wants zlib's frame, and some servers never gave it."""
+    """Return a decoder with or without zlib's frame: the standard requires it, but some servers leave it out."""
     framed = start[0] & 15 == zlib.DEFLATED and int.from_bytes(start[:2], "big") % 31 == 0
     return zlib.decompressobj(15 if framed else -15)
 
@@ -91,7 +88,7 @@ def _br(_start: bytes) -> Decoder:
     return _Brotli()
 
 
-DECODERS: Final[dict[str, Choice]] = {
+DECODERS: Final[dict[str, MakeDecoder]] = {
     "gzip": _gzip,
     "x-gzip": _gzip,
     "deflate": _deflate,

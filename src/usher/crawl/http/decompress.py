@@ -1,7 +1,4 @@
-"""Content codings: gzip, deflate, brotli and zstd taken off a body, never further than the limit.
-
-Comes from `fetch` with the bytes as transferred and what the header says of them; goes to the answer's body.
-"""
+"""Removes content codings from a body, up to a size limit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,16 +10,16 @@ from usher.crawl.http.response import FailureKind, format_bytes
 
 MAX_CODINGS: Final = 3
 MAX_MEMBERS: Final = 1000
-SLICE: Final = 1 << 12
-PIECE: Final = 1 << 20
-# Who unpacks to more than a hundred times its size and beyond the limit means us harm.
+INPUT_BYTES: Final = 1 << 12  # decoded at once
+OUTPUT_BYTES: Final = 1 << 20
+# A body that exceeds the limit and grows to more than a hundred times its size is an attack.
 BOMB_RATIO: Final = 100
-NOT_CODED: Final = frozenset({"", "identity", "none"})
+IDENTITY_CODINGS: Final = frozenset({"", "identity", "none"})
 
 
 @dataclass(frozen=True, slots=True)
 class DecompressedBody:
-    """A body, whole or as far as it went and why no further."""
+    """A body; if it is incomplete, `kind` and `words` say why."""
 
     body: bytes
     kind: FailureKind = ""
@@ -36,36 +33,35 @@ class _Stop(Exception):
 
 
 def decompress(raw: bytes, coding: str, limit: int) -> DecompressedBody:
-    """Undo what a Content-Encoding header lists, last first."""
-    names = [name for word in coding.split(",") if (name := word.strip().lower()) not in NOT_CODED]
+    """Undo the codings of a Content-Encoding header, the last one first."""
+    codings = [word.strip().lower() for word in coding.split(",")]
+    names = [name for name in codings if name not in IDENTITY_CODINGS]
     if unknown := next((name for name in names if name not in DECODERS), None):
-        return DecompressedBody(b"", "encoding", f"the encoding {unknown[:40]!a} is not known")
+        return DecompressedBody(b"", "encoding", f"unknown encoding {unknown[:40]!a}")
     if len(names) > MAX_CODINGS:
-        return DecompressedBody(
-            b"", "encoding", f"more than {MAX_CODINGS} encodings lie on each other"
-        )
-    if len(names) == 1 and (body := _at_once(raw, names[0], limit)) is not None:
+        return DecompressedBody(b"", "encoding", f"more than {MAX_CODINGS} nested encodings")
+    if len(names) == 1 and (body := _decompress_small(raw, names[0], limit)) is not None:
         return DecompressedBody(body)
     source = _Source(raw)
     parts: Iterator[bytes] = source
     for name in reversed(names):
         parts = _bounded(_decoded(parts, name), limit)
-    return _gathered(parts, source, names, limit)
+    return _joined(parts, source, names, limit)
 
 
-def _at_once(raw: bytes, name: str, limit: int) -> bytes | None:
-    """What nearly every page is: one file, whole and small. The long way takes ten microseconds more."""
-    if not raw or len(raw) > PIECE or (decoder := DECODERS[name](raw)) is None:
+def _decompress_small(raw: bytes, name: str, limit: int) -> bytes | None:
+    """Decompress what nearly every page is: one small complete file. This saves ten microseconds."""
+    if not raw or len(raw) > OUTPUT_BYTES or (decoder := DECODERS[name](raw)) is None:
         return None
     try:
-        body = decoder.decompress(raw, min(limit, PIECE))
+        body = decoder.decompress(raw, min(limit, OUTPUT_BYTES))
     except DECODER_ERRORS:
         return None
     return body if decoder.eof and not decoder.unused_data and len(body) <= limit else None
 
 
 class _Source:
-    """Bytes in slices; knows how many were taken."""
+    """Bytes in slices; counts how many were taken."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw, self.taken = raw, 0
@@ -74,14 +70,14 @@ class _Source:
         return self
 
     def __next__(self) -> bytes:
-        part = self._raw[self.taken : self.taken + SLICE]
+        part = self._raw[self.taken : self.taken + INPUT_BYTES]
         if not part:
             raise StopIteration
         self.taken += len(part)
         return part
 
 
-def _gathered(
+def _joined(
     parts: Iterator[bytes], source: _Source, names: list[str], limit: int
 ) -> DecompressedBody:
     body: list[bytes] = []
@@ -90,16 +86,17 @@ def _gathered(
     except _Stop as stop:
         if not stop.too_long:
             return DecompressedBody(b"".join(body), "encoding", stop.words)
-        much = f"more than {format_bytes(limit)}"
+        size = f"more than {format_bytes(limit)}"
         if source.taken * BOMB_RATIO < limit:
-            bomb = f"the {names[-1]} data is a bomb: {format_bytes(source.taken)} of it are {much}"
-            return DecompressedBody(b"", "encoding", bomb)
-        return DecompressedBody(b"".join(body), "body", f"the body unpacks to {much}")
+            taken = format_bytes(source.taken)
+            words = f"the {names[-1]} data is a bomb: {taken} decompress to {size}"
+            return DecompressedBody(b"", "encoding", words)
+        return DecompressedBody(b"".join(body), "body", f"the body decompresses to {size}")
     return DecompressedBody(b"".join(body))
 
 
 def _bounded(parts: Iterator[bytes], limit: int) -> Iterator[bytes]:
-    """Every coding has the limit, for the next may turn much into nothing."""
+    """Apply the limit to one coding, because the next one may shrink a bomb to nothing."""
     left = limit
     for part in parts:
         yield part[:left]
@@ -109,34 +106,34 @@ def _bounded(parts: Iterator[bytes], limit: int) -> Iterator[bytes]:
 
 
 def _decoded(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """Undo one coding; what is not coded at all, whatever the header says, comes through as it is."""
+    """Undo one coding; data without the coding passes unchanged, whatever the header says."""
     first = _start(parts)
     if not first or (decoder := DECODERS[name](first)) is None:
         yield from chain((first,), parts)
         return
-    told = False
+    has_output = False
     try:
         for piece in _members(chain((first,), parts), decoder, name):
-            told = told or bool(piece)
+            has_output = has_output or bool(piece)
             yield piece
     except DECODER_ERRORS as error:
-        if told or name in MULTI_MEMBER_CODINGS:
-            raise _Stop(f"the {name} data is broken") from error
+        if has_output or name in MULTI_MEMBER_CODINGS:
+            raise _Stop(f"the {name} data is damaged") from error
         yield from chain((first,), parts)
 
 
 def _start(parts: Iterator[bytes]) -> bytes:
-    """Enough to tell a coding by."""
+    """Return enough bytes to recognize a coding."""
     first = b""
     for part in parts:
         first += part
-        if len(first) >= 4:  # noqa: PLR2004 - the longest mark
+        if len(first) >= 4:  # noqa: PLR2004 - the longest magic bytes
             break
     return first
 
 
 def _members(parts: Iterator[bytes], decoder: Decoder, name: str) -> Iterator[bytes]:
-    """Decode one file after the other; what follows the last and is none is left."""
+    """Decode concatenated files; bytes after the last file are ignored."""
     members = 1
     for part in parts:
         rest = part
@@ -145,7 +142,7 @@ def _members(parts: Iterator[bytes], decoder: Decoder, name: str) -> Iterator[by
             if not decoder.eof:
                 break
             rest = decoder.unused_data
-            if len(rest) < 4:  # noqa: PLR2004 - the mark of the next may be cut in two
+            if len(rest) < 4:  # noqa: PLR2004 - the next magic bytes may be cut in two
                 rest += next(parts, b"")
             following = DECODERS[name](rest) if rest and name in MULTI_MEMBER_CODINGS else None
             if following is None:
@@ -154,13 +151,13 @@ def _members(parts: Iterator[bytes], decoder: Decoder, name: str) -> Iterator[by
             if members > MAX_MEMBERS:
                 raise _Stop(f"the {name} data has more than {MAX_MEMBERS} members")
     if not decoder.eof:
-        raise _Stop(f"the {name} data breaks off")
+        raise _Stop(f"the {name} data is truncated")
 
 
 def _pieces(decoder: Decoder, data: bytes) -> Iterator[bytes]:
     while True:
-        piece = decoder.decompress(data, PIECE)
+        piece = decoder.decompress(data, OUTPUT_BYTES)
         yield piece
         data = decoder.unconsumed_tail
-        if decoder.eof or (not data and len(piece) < PIECE):
+        if decoder.eof or (not data and len(piece) < OUTPUT_BYTES):
             return

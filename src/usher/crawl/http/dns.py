@@ -1,7 +1,6 @@
-"""Names of hosts and their addresses, looked up once and remembered for a while.
+"""Resolves host names with the system's resolver, in threads of its own, and caches the results.
 
-Comes from `dial`; goes to the system's resolver in threads of our own, for the loop's few would wait for slow names.
-What is remembered is what the resolver said: whether an address may be dialled is asked anew each time.
+Whether the crawler may connect to an address is checked at each connection, not here.
 """
 
 import asyncio
@@ -13,7 +12,7 @@ from typing import Final
 
 from usher.crawl.http.response import FetchFailure
 
-CACHE_SECONDS: Final = 300.0  # seconds
+CACHE_SECONDS: Final = 300.0
 FAILURE_CACHE_SECONDS: Final = 30.0
 MAX_CACHED_NAMES: Final = 20_000
 MAX_ADDRESSES: Final = 8
@@ -21,92 +20,91 @@ THREADS: Final = 32
 CLOSE_SECONDS: Final = 2.0
 
 DnsLookup = Callable[[str], Sequence[str]]
-_UNKNOWN: Final = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
+_NO_SUCH_NAME: Final = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 
 def system_lookup(name: str) -> Sequence[str]:
-    """Ask the system's resolver."""
-    # As bytes, for Python would have opinions about a name that is text.
-    found = socket.getaddrinfo(name.encode("ascii"), None, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
+    """Resolve a name with the system's resolver; raise OSError if it has no address."""
+    # As bytes, because Python would apply IDNA to text.
+    addresses = socket.getaddrinfo(name.encode("ascii"), None, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in addresses]
 
 
 @dataclass(frozen=True, slots=True)
 class DnsResult:
-    """What is known of a name until then: its addresses, or why it has none."""
+    """The addresses of a name, or why it has none, and until when that is cached."""
 
     addresses: tuple[str, ...]
-    words: str
+    error: str
     until: float
 
 
 class DnsResolver:
-    """A memory of names; `look` runs in a thread and raises OSError for a name that has no address."""
+    """A cache of names; `lookup` runs in a thread and raises OSError for a name without an address."""
 
-    def __init__(self, look: DnsLookup = system_lookup, *, most: int = MAX_CACHED_NAMES) -> None:
-        self._look, self._most = look, most
-        self._known: dict[str, DnsResult] = {}
-        self._asked: dict[str, asyncio.Task[DnsResult]] = {}
+    def __init__(
+        self, lookup: DnsLookup = system_lookup, *, max_names: int = MAX_CACHED_NAMES
+    ) -> None:
+        self._lookup, self._max_names = lookup, max_names
+        self._cache: dict[str, DnsResult] = {}
+        self._pending: dict[str, asyncio.Task[DnsResult]] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="usher-names")
 
-    async def find(self, name: str, within: float) -> tuple[str, ...]:
-        """The addresses of a name, in the order in which to try them; many who ask at once ask once."""
+    async def resolve(self, name: str, seconds: float) -> tuple[str, ...]:
+        """Return the addresses of a name, in the order in which to try them; callers share one lookup."""
         loop = asyncio.get_running_loop()
-        found = self._known.get(name)
-        if found is None or found.until <= loop.time():
-            if (task := self._asked.get(name)) is None:
-                task = self._asked[name] = loop.create_task(self._ask(name))
+        result = self._cache.get(name)
+        if result is None or result.until <= loop.time():
+            if (task := self._pending.get(name)) is None:
+                task = self._pending[name] = loop.create_task(self._resolve(name))
             try:
-                async with asyncio.timeout(within):
-                    found = await asyncio.shield(task)
+                async with asyncio.timeout(seconds):
+                    result = await asyncio.shield(task)
             except TimeoutError:
                 raise FetchFailure(
-                    "dns", f"the name was not looked up within {within:g} s"
+                    "dns", f"the name did not resolve within {seconds:g} s"
                 ) from None
-        if found.words:
-            raise FetchFailure("dns", found.words)
-        return found.addresses
+        if result.error:
+            raise FetchFailure("dns", result.error)
+        return result.addresses
 
-    async def _ask(self, name: str) -> DnsResult:
+    async def _resolve(self, name: str) -> DnsResult:
         loop = asyncio.get_running_loop()
+        addresses: tuple[str, ...] = ()
+        error = "the name has no address"
         try:
             try:
-                heard = await loop.run_in_executor(self._threads, self._look, name)
-            except (OSError, ValueError) as error:
-                found = DnsResult((), _words(error), loop.time() + FAILURE_CACHE_SECONDS)
-            else:
-                addresses = tuple(dict.fromkeys(heard))[:MAX_ADDRESSES]
-                words = "" if addresses else "the name has no address"
-                found = DnsResult(
-                    addresses,
-                    words,
-                    loop.time() + (CACHE_SECONDS if addresses else FAILURE_CACHE_SECONDS),
-                )
-            self._known.pop(name, None)  # so that the newest is last
-            self._known[name] = found
-            if len(self._known) > self._most:
-                del self._known[next(iter(self._known))]
-            return found
+                texts = await loop.run_in_executor(self._threads, self._lookup, name)
+                addresses = tuple(dict.fromkeys(texts))[:MAX_ADDRESSES]
+            except (OSError, ValueError) as failure:
+                error = _describe(failure)
+            lifetime = CACHE_SECONDS if addresses else FAILURE_CACHE_SECONDS
+            result = DnsResult(addresses, "" if addresses else error, loop.time() + lifetime)
+            self._cache.pop(name, None)  # so that the newest is last
+            self._cache[name] = result
+            if len(self._cache) > self._max_names:
+                del self._cache[next(iter(self._cache))]
+            return result
         finally:
-            del self._asked[name]
+            del self._pending[name]
 
     async def close(self) -> None:
-        """End the threads; one that the resolver keeps for longer ends when it may."""
-        asked = list(self._asked.values())
-        if asked:
-            await asyncio.wait(asked, timeout=CLOSE_SECONDS)
-        late = [task for task in asked if not task.done()]
+        """End the threads; one that waits for the resolver ends by itself."""
+        pending = list(self._pending.values())
+        if pending:
+            await asyncio.wait(pending, timeout=CLOSE_SECONDS)
+        late = [task for task in pending if not task.done()]
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
         self._threads.shutdown(wait=not late, cancel_futures=True)
 
 
-def _words(error: OSError | ValueError) -> str:
+def _describe(error: OSError | ValueError) -> str:
     if not isinstance(error, socket.gaierror):
-        return "the name cannot be looked up"
-    if error.errno in _UNKNOWN:
+        return "the name cannot be resolved"
+    if error.errno in _NO_SUCH_NAME:
         return "the name does not resolve"
     if error.errno == socket.EAI_AGAIN:
-        return "the name servers do not answer"
+        return "the name servers do not respond"
     return f"the name does not resolve: {error.strerror}"

@@ -1,7 +1,4 @@
-"""The lines that are open: a few for each host, many in all, kept for a while in case they are wanted again.
-
-Comes from `fetch`; goes to `dial` for a new line and to a kept one where there is one.
-"""
+"""The open connections: a few for each host and a limited number in all, kept for a while for the next request."""
 
 import asyncio
 from contextlib import suppress
@@ -9,130 +6,127 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from usher.crawl.http.connect import Connector
-from usher.crawl.http.connection import FetchLimits, HttpConnection
+from usher.crawl.http.connection import FetchConnection, FetchLimits
 from usher.crawl.http.response import FetchFailure, FetchResponse
-from usher.private_hosts import PrivateHostPermission, name_and_port
+from usher.private_hosts import HostPermission, name_and_port
 from usher.urls import Scheme, Url
 
-# With the permission: a connection that was made with one serves no request without it.
-HostKey = tuple[Scheme, str, PrivateHostPermission | None]
-_GRACE: Final = 5.0
+# A connection that was made with a permission must not serve requests without it.
+HostKey = tuple[Scheme, str, HostPermission | None]
+_CLOSE_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True, eq=False)
 class PooledHost:
-    """A scheme, a host and a port; `guests` are those who wait for a line or have one."""
+    """The connections to one scheme, host and port; `users` wait for a connection or have one."""
 
     key: HostKey
     name: str
     port: int
-    turn: asyncio.Semaphore
-    guests: int = 0
-    idle: list[HttpConnection] = field(default_factory=list)
+    slots: asyncio.Semaphore
+    users: int = 0
+    idle: list[FetchConnection] = field(default_factory=list)
 
 
 class ConnectionPool:
-    """At most `each` lines to a host and `most` in all."""
+    """At most `per_host` connections to a host and `total` in all."""
 
-    def __init__(self, dial: Connector, limits: FetchLimits, *, each: int, most: int) -> None:
-        self._dial, self._limits = dial, limits
-        self._each, self._most = each, most
-        self._room = asyncio.Semaphore(most)
-        self._places: dict[HostKey, PooledHost] = {}
-        self._open: set[HttpConnection] = set()
-        self._idle: dict[HttpConnection, PooledHost] = {}  # the one that is idle for longest first
-        self._closed = False
-        self._empty = asyncio.Event()
-
-    async def ask(
-        self, answer: FetchResponse, permission: PrivateHostPermission | None = None
+    def __init__(
+        self, connector: Connector, limits: FetchLimits, *, per_host: int, total: int
     ) -> None:
-        """Wait for a line to the answer's host and fill the answer in; raises Trouble if there is none to be had."""
-        place = self._enter(answer.url, permission)
+        self._connector, self._limits = connector, limits
+        self._per_host, self._total = per_host, total
+        self._slots = asyncio.Semaphore(total)
+        self._hosts: dict[HostKey, PooledHost] = {}
+        self._open: set[FetchConnection] = set()
+        self._idle: dict[FetchConnection, PooledHost] = {}  # the longest idle connection first
+        self._closed = False
+        self._all_closed = asyncio.Event()
+
+    async def send(self, response: FetchResponse, permission: HostPermission | None = None) -> None:
+        """Send the request of a response and fill the response in; raise FetchFailure without a connection."""
+        host = self._enter(response.url, permission)
         try:
-            async with place.turn, self._room:
+            async with host.slots, self._slots:
                 clock = asyncio.get_running_loop().time
                 begun = clock()
                 try:
-                    await self._ask(place, answer, begun + self._limits.total)
+                    await self._send(host, response, begun + self._limits.total)
                 finally:
-                    answer.seconds = clock() - begun
+                    response.seconds = clock() - begun
         finally:
-            place.guests -= 1
-            self._forget(place)
+            host.users -= 1
+            self._forget(host)
 
-    async def _ask(self, place: PooledHost, answer: FetchResponse, until: float) -> None:
-        if place.idle:
-            line = place.idle.pop()
-            del self._idle[line]
-            if await self._ask_on(line, place, answer, until):
+    async def _send(self, host: PooledHost, response: FetchResponse, until: float) -> None:
+        if host.idle:
+            connection = host.idle.pop()
+            del self._idle[connection]
+            if await self._send_on(connection, host, response, until):
                 return
         try:
             async with asyncio.timeout_at(until):
-                line = await self._new(place)
+                connection = await self._connect(host)
         except TimeoutError:
-            raise FetchFailure("timeout", f"no answer within {self._limits.total:g} s") from None
-        if not await self._ask_on(line, place, answer, until):
-            raise FetchFailure("reset", "the connection was closed at once")
+            words = f"no response within {self._limits.total:g} s"
+            raise FetchFailure("timeout", words) from None
+        if not await self._send_on(connection, host, response, until):
+            raise FetchFailure("reset", "the host closed the connection at once")
 
-    async def _new(self, place: PooledHost) -> HttpConnection:
+    async def _connect(self, host: PooledHost) -> FetchConnection:
         if self._closed:
             raise FetchFailure("reset", "the fetcher was closed")
-        if len(self._open) >= self._most and self._idle:
+        if len(self._open) >= self._total and self._idle:
             next(iter(self._idle)).close()
-        scheme, _, permission = place.key
-        line = await self._dial.line(
-            place.name,
-            place.port,
-            self._gone,
-            tls=scheme is Scheme.HTTPS,
-            permission=permission,
+        scheme, _, permission = host.key
+        connection = await self._connector.connect(
+            host.name, host.port, self._on_close, tls=scheme is Scheme.HTTPS, permission=permission
         )
-        self._open.add(line)
-        return line
+        self._open.add(connection)
+        return connection
 
-    async def _ask_on(
-        self, line: HttpConnection, place: PooledHost, answer: FetchResponse, until: float
+    async def _send_on(
+        self, connection: FetchConnection, host: PooledHost, response: FetchResponse, until: float
     ) -> bool:
-        heard = await line.ask(answer, until)
-        if line.reusable and not self._closed:
-            place.idle.append(line)
-            self._idle[line] = place
+        sent = await connection.send(response, until)
+        if connection.reusable and not self._closed:
+            host.idle.append(connection)
+            self._idle[connection] = host
         else:
-            line.close()
-        return heard
+            connection.close()
+        return sent
 
-    def _enter(self, url: Url, permission: PrivateHostPermission | None) -> PooledHost:
+    def _enter(self, url: Url, permission: HostPermission | None) -> PooledHost:
         if self._closed:
             raise RuntimeError("the fetcher is closed")
         key = (url.scheme, url.host, permission)
-        place = self._places.get(key)
-        if place is None:
-            name, port = name_and_port(url)
-            place = self._places[key] = PooledHost(key, name, port, asyncio.Semaphore(self._each))
-        place.guests += 1
-        return place
+        host = self._hosts.get(key)
+        if host is None:
+            slots = asyncio.Semaphore(self._per_host)
+            host = self._hosts[key] = PooledHost(key, *name_and_port(url), slots)
+        host.users += 1
+        return host
 
-    def _gone(self, line: HttpConnection) -> None:
-        self._open.discard(line)
-        place = self._idle.pop(line, None)
-        if place is not None:
-            place.idle.remove(line)
-            self._forget(place)
+    def _on_close(self, connection: FetchConnection) -> None:
+        self._open.discard(connection)
+        host = self._idle.pop(connection, None)
+        if host is not None:
+            host.idle.remove(connection)
+            self._forget(host)
         if not self._open:
-            self._empty.set()
+            self._all_closed.set()
 
-    def _forget(self, place: PooledHost) -> None:
-        if not place.guests and not place.idle:
-            self._places.pop(place.key, None)
+    def _forget(self, host: PooledHost) -> None:
+        if not host.users and not host.idle:
+            self._hosts.pop(host.key, None)
 
     async def close(self) -> None:
-        """Hang up everywhere and wait until the sockets are closed."""
+        """Close all connections and wait until the sockets are closed."""
         self._closed = True
-        self._empty.clear()
-        for line in list(self._open):
-            line.close()
+        self._all_closed.clear()
+        for connection in list(self._open):
+            connection.close()
         if self._open:
             with suppress(TimeoutError):
-                async with asyncio.timeout(_GRACE):
-                    await self._empty.wait()
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._all_closed.wait()

@@ -1,7 +1,7 @@
-"""Bytes to text: the byte order mark decides, then what was declared, then what the bytes look like.
+"""Decodes bytes to text: by the byte order mark, then by the declared charset, then by detection.
 
-Comes from an answer's body and its charset parameter; goes to whoever reads the text. A false declaration costs
-replacement characters at worst, and the commonest one, UTF-8 declared to be an old single-byte set, costs nothing.
+A false declaration costs at most some replacement characters. The most common one, UTF-8 declared as a single-byte
+charset, costs nothing.
 """
 
 import codecs
@@ -10,9 +10,9 @@ from typing import Final
 
 from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 
-_PRESCAN: Final = 1_024  # how far browsers look for a declaration
-_SAMPLE: Final = 65_536
-_SPOILT: Final = 0.02  # more replacement characters than this, and it was another charset
+_PRESCAN_BYTES: Final = 1_024  # where browsers look for a declaration
+_SAMPLE_BYTES: Final = 65_536
+_MAX_REPLACED_SHARE: Final = 0.02  # with more replacement characters, the charset is wrong
 
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -24,8 +24,8 @@ _META: Final = re.compile(
 )
 _XML: Final = re.compile(rb"\s*<\?xml[^>]{0,100}?encoding\s*=\s*[\"']([A-Za-z0-9_:.+-]{2,40})")
 
-# What browsers mean by a label is wider than what Python means by it.
-_WIDER: Final = {
+# Browsers use supersets of what Python means by these labels.
+_SUPERSETS: Final = {
     "big5": "big5hkscs",
     "euc_kr": "cp949",
     "gbk": "gb18030",
@@ -39,7 +39,7 @@ _MULTIBYTE: Final = frozenset(
 
 
 def decode(body: bytes, declared: str = "") -> str:
-    """The text of a body; `declared` is what its header says."""
+    """Return the text of a body; `declared` is the charset of its header."""
     for mark, name in _MARKS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
@@ -52,28 +52,28 @@ def decode(body: bytes, declared: str = "") -> str:
     if name and name != "utf-8":
         return _best(body, name)
     text = body.decode("utf-8", "replace")
-    if name and text.count("\ufffd") <= _SPOILT * len(text):
+    if name and text.count("\ufffd") <= _MAX_REPLACED_SHARE * len(text):
         return text
-    guess = codec_name(detect_encoding(body, max_len=_SAMPLE) or "")
+    guess = codec_name(detect_encoding(body, max_len=_SAMPLE_BYTES) or "")
     return text if guess in {"", "utf-8"} else body.decode(guess, "replace")
 
 
 def codec_name(label: str) -> str:
-    """The name by which Python knows a label, as browsers understand it; nothing if it is none."""
+    """Return Python's codec for a label, as browsers interpret it; empty if there is none."""
     name = map_encoding_to_html5(label.strip(" \t\r\n\f\"'").lower(), fallback_utf8=False) or ""
-    return _WIDER.get(name, name)
+    return _SUPERSETS.get(name, name)
 
 
 def _prescanned(body: bytes) -> str:
-    head = body[:_PRESCAN]
+    head = body[:_PRESCAN_BYTES]
     match = _XML.match(head) or _META.search(head)
     name = codec_name(match[1].decode("ascii")) if match else ""
-    # Who could read this declaration was not reading UTF-16.
+    # A declaration that is readable as ASCII is not in UTF-16.
     return "utf-8" if name.startswith("utf-16") else name
 
 
 def _best(body: bytes, name: str) -> str:
-    """Decode as declared, unless that fails where UTF-8 does not."""
+    """Decode as declared, unless that fails and UTF-8 does not."""
     try:
         return body.decode(name)
     except UnicodeDecodeError:

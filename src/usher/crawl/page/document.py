@@ -1,7 +1,7 @@
-"""What a page says, with what it tells about itself, as the index takes it.
+"""Turns a parsed page, plain text or a PDF into the documents that the index stores.
 
-Comes from the trees of a page or from plain text; goes to the index. The main text is what is left without menus and
-footers; where little is left, as on pages that are lists or tables, it is all that can be seen.
+The main text is the page without menus and footers. Pages that are lists or tables have little of it; for them it is
+all visible text.
 """
 
 import re
@@ -16,22 +16,22 @@ from selectolax.lexbor import LexborHTMLParser
 from usher.crawl.page.fingerprint import join_problems, language, shorten, simhash, text64
 from usher.crawl.page.head import PageHead
 from usher.crawl.page.markup import Markup
-from usher.crawl.page.metadata import MAX_HEADINGS, MAX_TITLE_LENGTH, parse_metadata, plausible
-from usher.crawl.page.pdf import Pdf
+from usher.crawl.page.metadata import MAX_HEADINGS, MAX_TITLE_LENGTH, parse_metadata, plausible_date
+from usher.crawl.page.pdf import PdfText
 from usher.urls import Url
 
 MAX_TEXT_CHARACTERS: Final = 1_000_000
-MAX_TAGS_FOR_MAIN: Final = 6_000  # tags; the time to find it grows with the square of their depth
-MIN_MAIN_CHARACTERS: Final = 250  # characters
-MIN_MAIN_SHARE: Final = 0.3  # of all that can be seen
+MAX_TAGS_FOR_MAIN: Final = 6_000  # the extraction's time grows with the square of their depth
+MIN_MAIN_CHARACTERS: Final = 250
+MIN_MAIN_SHARE: Final = 0.3  # of all visible text
 
-_BEGINNING: Final = 10_000
+_TITLE_SEARCH_CHARACTERS: Final = 10_000
 _MARKDOWN: Final = re.compile(r"^ {0,3}#{1,6}[ \t]+(\S.*)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class PageDocument:
-    """What the index needs of a page, or of one page of a PDF; `problem` says what was cut or is unreadable."""
+    """A page, or one page of a PDF, for the index; `problem` says what was cut or is unreadable."""
 
     url: str
     title: str = ""
@@ -49,72 +49,75 @@ class PageDocument:
 
 
 def from_markup(markup: Markup, head: PageHead, url: Url, *, noindex: bool) -> PageDocument:
-    told = parse_metadata(markup.trees)
-    head.remove_unseen()
-    seen = markup.text()
-    text, problem = _cut(_visible(markup, seen))
-    headings, many = told.headings()
+    metadata = parse_metadata(markup.trees)
+    head.remove_hidden()
+    visible = markup.text()
+    text, problem = _cut(_main_text(markup, visible))
+    headings, heading_problem = metadata.headings()
+    declared = [*metadata.languages, metadata.fields.get("content-language", "")]
     return PageDocument(
         str(url),
-        title=told.title(last_part(url)),
+        title=metadata.title(title_from_url(url)),
         headings=headings,
         text=text,
-        description=told.description(),
-        language=language([*told.languages, told.told.get("content-language", "")], text),
-        published=told.published(),
-        modified=told.modified(),
+        description=metadata.description(),
+        language=language(declared, text),
+        published=metadata.published(),
+        modified=metadata.modified(),
         canonical=head.canonical(head.resolver(url)),
         noindex=noindex,
         simhash=simhash(text),
-        text64=text64(seen),
-        problem=join_problems(markup.problem, problem, many),
+        text64=text64(visible),
+        problem=join_problems(markup.problem, problem, heading_problem),
     )
 
 
 def from_text(text: str, url: Url, *, noindex: bool, is_markdown: bool = False) -> PageDocument:
-    """A page of plain text or Markdown: its first line is its title."""
-    first = next((one for one in text[:_BEGINNING].splitlines() if one.strip()), "")
-    title = shorten(first.strip().strip("#"), MAX_TITLE_LENGTH) or last_part(url)
+    """Return the document of plain text or Markdown; its first line is the title."""
+    lines = text[:_TITLE_SEARCH_CHARACTERS].splitlines()
+    first = next((line for line in lines if line.strip()), "")
+    title = shorten(first.strip().strip("#"), MAX_TITLE_LENGTH) or title_from_url(url)
     headings = _MARKDOWN.findall(text[:MAX_TEXT_CHARACTERS])[:MAX_HEADINGS] if is_markdown else []
-    found = PageDocument(
-        str(url), title, [shorten(one, MAX_TITLE_LENGTH).rstrip("# ") for one in headings]
-    )
-    return replace(_with_text(found, text), noindex=noindex)
+    headings = [shorten(heading, MAX_TITLE_LENGTH).rstrip("# ") for heading in headings]
+    document = PageDocument(str(url), title, headings, noindex=noindex)
+    return _with_text(document, text)
 
 
-def from_pdf(found: Pdf, url: Url, *, noindex: bool) -> list[PageDocument]:
-    """One for each page that has text; if none has, one that says so."""
-    title = found.title or last_part(url)
-    like = PageDocument(
+def from_pdf(pdf: PdfText, url: Url, *, noindex: bool) -> list[PageDocument]:
+    """Return a document for each page with text; if none has text, one document that says so."""
+    title = pdf.title or title_from_url(url)
+    document = PageDocument(
         str(url),
         title,
-        published=plausible(found.published),
-        modified=plausible(found.modified),
+        published=plausible_date(pdf.published),
+        modified=plausible_date(pdf.modified),
         noindex=noindex,
-        problem=found.problem,
+        problem=pdf.problem,
     )
-    made = [
-        replace(_with_text(like, text), url=f"{url}#page={number}", title=f"{title}, page {number}")
-        for number, text in enumerate(found.pages, 1)
+    documents = [
+        replace(
+            _with_text(document, text), url=f"{url}#page={number}", title=f"{title}, page {number}"
+        )
+        for number, text in enumerate(pdf.pages, 1)
         if text
     ]
-    return made or [replace(like, problem=found.problem or "it has no text")]
+    return documents or [replace(document, problem=pdf.problem or "it has no text")]
 
 
-def _with_text(page: PageDocument, text: str) -> PageDocument:
-    kept, problem = _cut(text.replace("\0", " "))
+def _with_text(document: PageDocument, text: str) -> PageDocument:
+    main, problem = _cut(text.replace("\0", " "))
     return replace(
-        page,
-        text=kept,
-        language=language([], kept),
-        simhash=simhash(kept),
+        document,
+        text=main,
+        language=language([], main),
+        simhash=simhash(main),
         text64=text64(text),
-        problem=join_problems(page.problem, problem),
+        problem=join_problems(document.problem, problem),
     )
 
 
-def last_part(url: Url) -> str:
-    """A title for what has none: the last part of the path, or the host."""
+def title_from_url(url: Url) -> str:
+    """Return a title for a page without one: the last part of the path, or the host."""
     part = url.path.partition("?")[0].rstrip("/").rpartition("/")[2]
     return shorten(unquote(part), MAX_TITLE_LENGTH) or url.host
 
@@ -123,27 +126,26 @@ def _cut(text: str) -> tuple[str, str]:
     text = text.strip()
     if len(text) <= MAX_TEXT_CHARACTERS:
         return text, ""
-    return text[
-        :MAX_TEXT_CHARACTERS
-    ], f"only the first {MAX_TEXT_CHARACTERS:,} characters of its text were kept"
+    problem = f"only the first {MAX_TEXT_CHARACTERS:,} characters of its text were kept"
+    return text[:MAX_TEXT_CHARACTERS], problem
 
 
-def _visible(markup: Markup, seen: str) -> str:
-    """The main text if there is one to speak of, else all that can be seen."""
-    pages = [_spaced(tree) for tree in markup.trees]
+def _main_text(markup: Markup, visible: str) -> str:
+    """Return the main text if there is enough of it, else all visible text."""
+    pages = [_body_html(tree) for tree in markup.trees]
     if len(pages) == 1 and pages[0].count("<") <= MAX_TAGS_FOR_MAIN:
-        main = _plain(pages[0], main=True).strip()
-        if len(main) >= max(MIN_MAIN_CHARACTERS, MIN_MAIN_SHARE * len(" ".join(seen.split()))):
+        main = _plain_text(pages[0], main=True).strip()
+        if len(main) >= max(MIN_MAIN_CHARACTERS, MIN_MAIN_SHARE * len(" ".join(visible.split()))):
             return main
-    return "\n".join(_plain(page) for page in pages)
+    return "\n".join(_plain_text(page) for page in pages)
 
 
-def _spaced(tree: LexborHTMLParser) -> str:
-    """The page without what is not seen, with blanks between the cells of tables."""
+def _body_html(tree: LexborHTMLParser) -> str:
+    """Return the body with blanks between the cells of tables."""
     html = tree.body.html if tree.body else ""
     return (html or "").replace("<td", " <td").replace("<th", " <th")
 
 
-def _plain(html: str, *, main: bool = False) -> str:
+def _plain_text(html: str, *, main: bool = False) -> str:
     text = extract_plain_text(html, main_content=main, links=False, list_bullets=False)
     return cast("str", text).replace("\0", " ")

@@ -1,7 +1,6 @@
-"""What a page says about itself and others: base, canonical, robots, refresh, feeds, and what no reader sees.
+"""Reads the head elements of a page: base, canonical, robots, refresh, feeds; and finds its hidden elements.
 
-Comes from the trees of a page; goes to the walk and to the reader. Elements of the head count wherever they are: many
-pages lose half their head to an image in a `noscript`.
+Head elements count anywhere in the page: on many pages an image in a `noscript` ends the head early.
 """
 
 import re
@@ -12,31 +11,30 @@ from typing import Final
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from usher.crawl.page.links import LinkResolver
-from usher.crawl.robots import Directives, directives
+from usher.crawl.robots import AGENT, Directives, directives
 from usher.urls import MAX_TEXT, Scheme, Url, UrlRefusal, parse
 
-AGENT: Final = "usher"
-MAX_REFRESH_SECONDS: Final = 10  # seconds; a refresh after more is a link
+MAX_REFRESH_SECONDS: Final = 10  # a refresh after more is a link
 
 _QUERY: Final = (
     "link[href],meta[content],base[href],script,style,noscript,iframe,[hidden],[style*=none i]"
 )
-_UNSEEN: Final = frozenset({"script", "style", "noscript", "iframe"})
+_HIDDEN_TAGS: Final = frozenset({"script", "style", "noscript", "iframe"})
 _ROOTS: Final = frozenset({"html", "body", "head"})
-_NONE: Final = re.compile(r"display\s*:\s*none", re.IGNORECASE)
-_REFRESH: Final = re.compile(  # `5; url='there'`, and what browsers make of less
+_DISPLAY_NONE: Final = re.compile(r"display\s*:\s*none", re.IGNORECASE)
+_REFRESH: Final = re.compile(  # `5; url='there'`, and the variants that browsers accept
     r"([0-9]{0,9})[0-9.]*\s*[;,\s]\s*(?:url\s*=\s*)?(?:\"([^\"]*)|'([^']*)|(.*))",
     re.IGNORECASE | re.DOTALL,
 )
-_NOTHING_SAID: Final = Directives()
-_FEEDS: Final = frozenset(
+_NO_DIRECTIVES: Final = Directives()
+_FEED_TYPES: Final = frozenset(
     {"application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml"}
 )
 
 
 @dataclass(slots=True)
 class PageHead:
-    """As written, in order; nothing is resolved yet."""
+    """The head elements as written, in order; URLs are not resolved."""
 
     base: str | None = None
     canonicals: list[str] = field(default_factory=list)
@@ -44,26 +42,27 @@ class PageHead:
     robots: set[str] = field(default_factory=set)
     feeds: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
-    unseen: list[LexborNode] = field(default_factory=list)
+    hidden: list[LexborNode] = field(default_factory=list)
 
     def resolver(self, url: Url) -> LinkResolver:
-        """The page's URL, or its base element if that is on the web."""
+        """Return a resolver for the base element, or for the page's URL without a valid one."""
         base = parse(self.base, url) if self.base else url
-        is_web = isinstance(base, Url) and base.scheme in {Scheme.HTTP, Scheme.HTTPS}
-        return LinkResolver(base if is_web and not isinstance(base, UrlRefusal) else url)
+        if isinstance(base, UrlRefusal) or base.scheme not in {Scheme.HTTP, Scheme.HTTPS}:
+            return LinkResolver(url)
+        return LinkResolver(base)
 
     def canonical(self, resolve: LinkResolver) -> str | None:
-        """Where the page wants to be found; one that names several does not know."""
-        found = {resolve(href.partition("#")[0].strip()) for href in self.canonicals}
-        return found.pop() if len(found) == 1 else None
+        """Return the canonical URL; None if the page names several."""
+        urls = {resolve(href.partition("#")[0].strip()) for href in self.canonicals}
+        return urls.pop() if len(urls) == 1 else None
 
     def directives(self, headers: Iterable[str]) -> Directives:
-        said = [*headers, *self.robots]
-        return directives(said, AGENT) if said else _NOTHING_SAID
+        values = [*headers, *self.robots]
+        return directives(values, AGENT) if values else _NO_DIRECTIVES
 
-    def remove_unseen(self) -> None:
-        """Take out of the trees what no reader sees; links must be out by then."""
-        for node in self.unseen:
+    def remove_hidden(self) -> None:
+        """Remove hidden elements from the trees; the caller has already collected the links."""
+        for node in self.hidden:
             node.decompose()
 
 
@@ -72,16 +71,17 @@ def parse_head(trees: Iterable[LexborHTMLParser]) -> PageHead:
     for tree in trees:
         for node in tree.css(_QUERY):
             tag = node.tag
-            if tag in _UNSEEN:
-                head.unseen.append(node)
+            if tag in _HIDDEN_TAGS:
+                head.hidden.append(node)
             elif tag == "meta":
                 _meta(head, node.attributes)
             elif tag == "link":
                 _link(head, node.attributes)
             elif tag == "base":
-                _base(head, node.attrs.get("href"))
+                if head.base is None:
+                    head.base = node.attrs.get("href") or ""
             elif tag not in _ROOTS and _is_hidden(node.attributes):
-                head.unseen.append(node)
+                head.hidden.append(node)
     return head
 
 
@@ -107,7 +107,7 @@ def _link(head: PageHead, attributes: dict[str, str | None]) -> None:
         head.canonicals.append(href)
     elif "alternate" in words and "stylesheet" not in words:
         kind = (attributes.get("type") or "").partition(";")[0].strip().lower()
-        if kind in _FEEDS:
+        if kind in _FEED_TYPES:
             head.feeds.append(href)
         elif "hreflang" in attributes:
             head.links.append(href)
@@ -115,10 +115,5 @@ def _link(head: PageHead, attributes: dict[str, str | None]) -> None:
         head.links.append(href)
 
 
-def _base(head: PageHead, href: str | None) -> None:
-    if head.base is None:
-        head.base = href or ""
-
-
 def _is_hidden(attributes: dict[str, str | None]) -> bool:
-    return "hidden" in attributes or bool(_NONE.search(attributes.get("style") or ""))
+    return "hidden" in attributes or bool(_DISPLAY_NONE.search(attributes.get("style") or ""))

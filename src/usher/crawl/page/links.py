@@ -1,7 +1,6 @@
-"""Links as written on a page to canonical URLs.
+"""Resolves the links of a page to canonical URLs.
 
-Comes from the attributes of a page's elements, each as its author wrote it; goes to the door. Most links of most pages
-are plain relative paths, whose place is known without a parser: that is half of all the time a link needs.
+Most links are plain relative paths, which need no URL parser; that saves half of the time.
 """
 
 import re
@@ -14,7 +13,7 @@ from usher.urls import MAX_PATH, Scheme, Url, UrlRefusal, parse
 MAX_LINKS: Final = 10_000
 
 _AROUND: Final = "".join(map(chr, range(0x21)))
-# Nothing in here has a second spelling, and no part of it begins with a dot.
+# Paths with only one spelling, and no part that begins with a dot.
 _PLAIN: Final = re.compile(
     r"(?:/|((?:\.\./)*+))((?:[\w~-][\w.~-]*+(?:/[\w~-][\w.~-]*+)*+/?)?)", re.ASCII
 )
@@ -28,55 +27,52 @@ def _web(url: Url | UrlRefusal) -> str | None:
 
 @lru_cache(maxsize=8_192)
 def _absolute(href: str) -> str | None:
-    """Read a link that says all by itself; a site has the same ones on all its pages."""
+    """Parse an absolute link; a site has the same ones on all its pages."""
     return _web(parse(href))
 
 
 class ResolvedLinks(NamedTuple):
-    """Canonical URLs, each once, and how many more there were."""
+    """Canonical URLs, each once, and how many links exceed the limit."""
 
     links: list[str]
     dropped: int
 
 
 class LinkResolver:
-    """Reads what is written on one page, whose base this is."""
+    """Resolves the links of one page with this base."""
 
     def __init__(self, base: Url) -> None:
         self._base = base
         self._site = f"{base.scheme.word}://{base.host}"
         parts = base.path.partition("?")[0].split("/")[:-1]
-        # By how many `../` a link begins with.
-        self._places = ["/".join(parts[:count]) + "/" for count in range(len(parts), 0, -1)]
+        # By the number of `../` at the start of a link.
+        self._folders = ["/".join(parts[:count]) + "/" for count in range(len(parts), 0, -1)]
         self._top = len(parts) - 1
         self._is_web = base.scheme in _WEB
-        self._longest = len(self._site) + MAX_PATH
+        self._max_length = len(self._site) + MAX_PATH
 
     def __call__(self, href: str) -> str | None:
-        """The canonical URL of a link to a web page; None for anything else."""
+        """Return the canonical URL of a link to a web page; None for any other link."""
         plain = _PLAIN.fullmatch(href)
         if plain and href and self._is_web:
             ups, path = plain.groups()
-            place = "/" if ups is None else self._places[min(len(ups) // 3, self._top)]
-            url = f"{self._site}{place}{path}"
-            return url if len(url) <= self._longest else None
+            folder = "/" if ups is None else self._folders[min(len(ups) // 3, self._top)]
+            url = f"{self._site}{folder}{path}"
+            return url if len(url) <= self._max_length else None
         if scheme := _SCHEME.match(href):
             return _absolute(href) if scheme[1] else None
-        return self._parsed(href)
-
-    def _parsed(self, href: str) -> str | None:
         return _web(parse(href, self._base))
 
 
 def resolve_links(hrefs: Iterable[str | None], resolver: LinkResolver, own: str) -> ResolvedLinks:
-    """Turn what is written into URLs in order; links within the page are none."""
-    written = {href.partition("#")[0].strip(_AROUND): None for href in dict.fromkeys(hrefs) if href}
-    written.pop("", None)
-    found: dict[str, None] = {}
-    for used, href in enumerate(written, 1):
+    """Resolve links in order, without those to the page itself."""
+    links = {href.partition("#")[0].strip(_AROUND): None for href in dict.fromkeys(hrefs) if href}
+    links.pop("", None)
+    urls: dict[str, None] = {}
+    for count, href in enumerate(links, 1):
         url = resolver(href)
         if url and url != own:
-            found[url] = None
-            if len(found) == MAX_LINKS:
-                return ResolvedLinks(list(found), len(written) - used)
-    return ResolvedLinks(list(found), 0)
+            urls[url] = None
+            if len(urls) == MAX_LINKS:
+                return ResolvedLinks(list(urls), len(links) - count)
+    return ResolvedLinks(list(urls), 0)

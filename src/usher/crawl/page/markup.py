@@ -1,9 +1,9 @@
-"""HTML as text to trees, however hostile: the time that takes stays in proportion to its length.
+"""Parses HTML, also hostile HTML, in time proportional to its length.
 
-Comes from the charset; goes to those who look for links, words and facts. A standard parser needs time in the square of
-the depth of a page and of the attributes of a tag, and memory in the square of its unclosed `<i x=1><i x=2>`: a page
-of 100 kB can hold up a crawler for minutes. So very large pages are read in pieces, each a tree of its own, endless
-tags lose their attributes, and too many formatting elements become plain ones. Ordinary pages are one tree, untouched.
+A standard parser needs time in the square of the depth of a page and of the attributes of a tag, and memory in the
+square of unclosed `<i x=1><i x=2>`: a page of 100 kB can block a crawler for minutes. So very large pages are parsed
+in pieces, very long tags lose their attributes, and too many formatting elements become spans. Ordinary pages are one
+unchanged tree.
 """
 
 import re
@@ -19,19 +19,17 @@ from usher.crawl.page.fingerprint import join_problems
 
 MAX_CHARACTERS: Final = 10_000_000
 MAX_TAGS: Final = 300_000
-MAX_TAGS_PER_TREE: Final = (
-    10_000  # tags; nested as deep as they can be, a parser needs 0.15 s for them
-)
-MAX_CHARACTERS_PER_TREE: Final = 65_536  # characters; as one tag with 16,000 attributes, 0.4 s
-TAGS_PER_PIECE: Final = 1_000  # tags
-MAX_TAG_CHARACTERS: Final = 8_000  # characters of a tag, a script or a comment
-MAX_SAFE_TAGS: Final = 2_000  # tags that formatting elements can do no harm with
-MAX_FORMATTING_WORK: Final = 200_000  # different formatting elements times tags
+MAX_TAGS_PER_TREE: Final = 10_000  # parsed in 0.15 s if all are nested
+MAX_CHARACTERS_PER_TREE: Final = 65_536  # parsed in 0.4 s as one tag with 16,000 attributes
+TAGS_PER_PIECE: Final = 1_000
+MAX_TAG_CHARACTERS: Final = 8_000  # of a tag, a script or a comment
+MAX_SAFE_TAGS: Final = 2_000  # with any formatting elements
+MAX_FORMATTING_WORK: Final = 200_000  # distinct formatting elements times tags
 
 _WITHOUT_EVENTS: Final = 1
 _FORMAT: Final = r"(?=[bcefinstuBCEFINSTU])(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)"
-# With attributes, up to its end if that is plain to see: equal ones are harmless.
-_DRESSED: Final = re.compile(
+# With attributes, up to its end if that is unambiguous: equal elements are harmless.
+_FORMATTING_WITH_ATTRIBUTES: Final = re.compile(
     rf"<{_FORMAT}[\s/](?:[^<>\"']*+(?:\"[^<>\"]*\"[^<>\"']*+|'[^<>']*'[^<>\"']*+)*+>)?",
     re.IGNORECASE,
 )
@@ -49,23 +47,23 @@ _SPAN: Final = re.compile(rf"(?:[^<]*+<){{{TAGS_PER_PIECE}}}")
 
 
 class Markup(NamedTuple):
-    """A page as trees, mostly one; `problem` says what was left out."""
+    """The trees of a page, usually one; `problem` says what was left out."""
 
     trees: list[LexborHTMLParser]
     problem: str
 
     def text(self) -> str:
-        """All that can be seen, once what cannot is removed; words of neighbouring elements may touch."""
+        """Return the text of the body, without separators between elements; the caller removes hidden elements."""
         return "".join(tree.body.text() for tree in self.trees if tree.body)
 
 
 def parse_markup(text: str, *, is_xml: bool = False) -> Markup:
-    """Parse a page; what cannot be parsed is no tree and a problem."""
+    """Parse a page; one that cannot be parsed has no tree and a problem."""
     text, problem = _cut(text)
     if is_xml:
         text = _as_html(text)
     tags = text.count("<")
-    if tags > MAX_SAFE_TAGS and tags * _different(text) > MAX_FORMATTING_WORK:
+    if tags > MAX_SAFE_TAGS and tags * _distinct_formatting(text) > MAX_FORMATTING_WORK:
         text = _FORMATTING.sub(r"<\1span", text)
     endless = 0
     if len(text) > MAX_CHARACTERS_PER_TREE:
@@ -94,22 +92,21 @@ def _cut(text: str) -> tuple[str, str]:
 
 
 def _spans(text: str) -> Iterator[int]:
-    """Where every so many tags begin."""
+    """Yield the position of every `TAGS_PER_PIECE`th tag."""
     start = 0
     while match := _SPAN.match(text, start):
         start = match.end() - 1
         yield start
 
 
-def _different(text: str) -> int:
-    """How many formatting elements a parser may have to open again in every paragraph."""
-    found = _DRESSED.findall(text)
-    kinds = Counter(found)
-    return sum(1 if one.endswith(">") else number for one, number in kinds.items())
+def _distinct_formatting(text: str) -> int:
+    """Return how many formatting elements a parser may have to reopen in every paragraph."""
+    counts = Counter(_FORMATTING_WITH_ATTRIBUTES.findall(text))
+    return sum(1 if tag.endswith(">") else count for tag, count in counts.items())
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Cut before a tag, and neither in a script nor in a comment."""
+    """Split before a tag, but not inside a script or a comment."""
     for opens, closes in _ENCLOSED:
         text = _emptied(text, opens, closes)
     last = 0
@@ -123,13 +120,13 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _emptied(text: str, opens: str, closes: str) -> str:
-    """Leave out what long scripts and comments hold: they must be whole, and nobody reads them."""
+    """Empty long scripts and comments, which a piece must contain completely."""
     first, *rest = text.split(opens)
     parts = [first]
     empty = opens if opens == "<!--" else f"{opens}>"
-    for one in rest:
-        ends = one.find(closes)
-        parts.append(f"{empty}{one[ends:]}" if ends > MAX_TAG_CHARACTERS else f"{opens}{one}")
+    for part in rest:
+        end = part.find(closes)
+        parts.append(f"{empty}{part[end:]}" if end > MAX_TAG_CHARACTERS else f"{opens}{part}")
     return "".join(parts)
 
 
@@ -143,16 +140,16 @@ def _after_enclosed(text: str, last: int, start: int) -> int:
 
 
 def _as_html(text: str) -> str:
-    """Spell out what XML says shorter: `<script/>`, and text in CDATA."""
-    text = _SELF_CLOSED.sub(_spelt_out, text)
+    """Replace the XML syntax that HTML does not have: `<script/>` and CDATA."""
+    text = _SELF_CLOSED.sub(_with_end_tag, text)
     first, *rest = text.split("<![CDATA[")
     parts = [first]
-    for one in rest:
-        inside, end, after = one.partition("]]>")
-        parts.append(f"{escape(inside)}{after}" if end else one)
+    for part in rest:
+        inside, end, after = part.partition("]]>")
+        parts.append(f"{escape(inside)}{after}" if end else part)
     return "".join(parts)
 
 
-def _spelt_out(match: re.Match[str]) -> str:
+def _with_end_tag(match: re.Match[str]) -> str:
     name = match[1]
     return match[0] if name.lower() in _VOID else f"<{name}{match[2][:-1]}></{name}>"

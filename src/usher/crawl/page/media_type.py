@@ -1,14 +1,11 @@
-"""What kind of thing a body is, by its media type and, where that says little or lies, by its first bytes.
-
-Comes from an answer; goes to the walk and to the reader, which take only pages, texts and PDFs apart.
-"""
+"""Determines the kind of a body, by its media type and, if that is missing or wrong, by its first bytes."""
 
 import re
 from typing import Final, Literal
 
 ContentKind = Literal["html", "text", "pdf", "feed", "sitemap", "other"]
 
-_HEAD: Final = 1_024
+_HEAD_BYTES: Final = 1_024
 _BY_TYPE: Final[dict[str, ContentKind]] = {
     "text/html": "html",
     "application/xhtml+xml": "html",
@@ -24,7 +21,7 @@ _BY_TYPE: Final[dict[str, ContentKind]] = {
     "application/rdf+xml": "feed",
     "application/feed+json": "feed",
 }
-_UNTOLD: Final = frozenset(
+_UNSPECIFIC: Final = frozenset(
     {"", "application/octet-stream", "binary/octet-stream", "unknown/unknown"}
 )
 _BINARY: Final = (
@@ -43,40 +40,26 @@ _ROOTS: Final[dict[bytes, ContentKind]] = {
     b"urlset": "sitemap",
     b"sitemapindex": "sitemap",
 }
-_PAGE: Final = frozenset(
-    {
-        b"a",
-        b"article",
-        b"b",
-        b"body",
-        b"br",
-        b"center",
-        b"div",
-        b"font",
-        b"h1",
-        b"head",
-        b"iframe",
-        b"link",
-    }
-    | {b"main", b"meta", b"p", b"script", b"section", b"span", b"style", b"table", b"title", b"ul"}
-)
+_TAGS: Final = b"""
+    a article b body br center div font h1 head iframe link main meta p script section span style table title ul"""
+_PAGE_TAGS: Final = frozenset(_TAGS.split())
 
 
 def content_kind(media_type: str, body: bytes) -> ContentKind:
     media_type = media_type.strip().lower()
-    head = body[:_HEAD].removeprefix(b"\xef\xbb\xbf").lstrip()
-    told = _BY_TYPE.get(media_type)
+    head = body[:_HEAD_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip()
+    declared = _BY_TYPE.get(media_type)
     if head.startswith(b"%PDF-"):
         return "pdf"
     if head.startswith(_BINARY):
-        return "pdf" if told == "pdf" else "other"
-    if told == "html":
+        return "pdf" if declared == "pdf" else "other"
+    if declared == "html":
         return _root(head, "html")
-    if told:
-        return told
+    if declared:
+        return declared
     if media_type.endswith(("/xml", "+xml")):
         return _root(head, "other")
-    return _guess(head) if media_type in _UNTOLD else "other"
+    return _guess(head) if media_type in _UNSPECIFIC else "other"
 
 
 def _root(head: bytes, otherwise: ContentKind) -> ContentKind:
@@ -85,9 +68,9 @@ def _root(head: bytes, otherwise: ContentKind) -> ContentKind:
 
 
 def _guess(head: bytes) -> ContentKind:
-    """Nobody said what it is, so only what shows itself counts."""
+    """Guess the kind from the content alone."""
     match = _ROOT.match(head)
-    if match and match[1].lower() in _PAGE:
+    if match and match[1].lower() in _PAGE_TAGS:
         return "html"
     if match or head.startswith(b"<!"):
         return _root(head, "html" if head[:9].lower() == b"<!doctype" else "other")

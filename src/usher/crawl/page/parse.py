@@ -1,12 +1,7 @@
-"""Pages taken apart: bytes in, what a crawler and an index need of them out.
+"""Parses fetched bodies, which are not trusted: `parse_page` for the crawler, `extract_documents` for the index.
 
-Comes from the answers of web servers, so from anybody; goes to the crawler (`walk`: where it leads, what it allows) and
-to the index builder (`read`: what it says). Both are made of the same parts, and nothing raises: less is found, and
-`problem` says why.
-
-On one busy core, with Debian's documentation of Python, PostgreSQL, Git and Java and its handbook: 464 pages of 10 to
-24 kB are walked at 1,700 to 2,300 a second (a third of that in the parser) and read at 330 to 420; all 1,250 pages,
-37 kB on average, are walked at 700 to 860. Resiliparse parses as fast (193 against 206 us) but finds elements slower.
+Neither raises: a broken page gives less, and `problem` says why. One core parses 1,700 to 2,300 pages of 10 to 24 kB
+per second for the crawler and 330 to 420 for the index.
 """
 
 from collections.abc import Sequence
@@ -20,11 +15,11 @@ from usher.crawl.page import pdf
 from usher.crawl.page.charset import decode
 from usher.crawl.page.document import PageDocument, from_markup, from_pdf, from_text
 from usher.crawl.page.fingerprint import join_problems, text64
-from usher.crawl.page.head import AGENT, MAX_REFRESH_SECONDS, PageHead, parse_head
+from usher.crawl.page.head import MAX_REFRESH_SECONDS, PageHead, parse_head
 from usher.crawl.page.links import LinkResolver, resolve_links
 from usher.crawl.page.markup import Markup, parse_markup
 from usher.crawl.page.media_type import ContentKind, content_kind
-from usher.crawl.robots import directives
+from usher.crawl.robots import AGENT, directives
 from usher.urls import Url
 
 __all__ = ["PageDocument", "ParsedPage", "extract_documents", "parse_page"]
@@ -39,7 +34,7 @@ _QUERY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ParsedPage:
-    """What the crawler needs of a page; URLs are absolute and canonical, each once, in order."""
+    """What the crawler needs of a page; URLs are canonical, each once, in order."""
 
     kind: ContentKind
     links: list[str] = field(default_factory=list)
@@ -56,61 +51,64 @@ class ParsedPage:
 def parse_page(
     body: bytes, url: Url, *, media_type: str, charset: str = "", robots_tags: Sequence[str] = ()
 ) -> ParsedPage:
-    what = content_kind(media_type, body)
+    kind = content_kind(media_type, body)
     body, problem = _bounded(body)
-    if what == "html":
+    if kind == "html":
         markup = parse_markup(decode(body, charset), is_xml="xml" in media_type)
-        return _walked(markup, url, robots_tags, problem)
-    asked = directives(robots_tags, AGENT)
-    number = text64(decode(body, charset)) if what == "text" else 0
+        return _parse_html(markup, url, robots_tags, problem)
+    allowed = directives(robots_tags, AGENT)
     return ParsedPage(
-        what, noindex=asked.noindex, nofollow=asked.nofollow, text64=number, problem=problem
+        kind,
+        noindex=allowed.noindex,
+        nofollow=allowed.nofollow,
+        text64=text64(decode(body, charset)) if kind == "text" else 0,
+        problem=problem,
     )
 
 
 def extract_documents(
     body: bytes, url: Url, *, media_type: str, charset: str = "", robots_tags: Sequence[str] = ()
 ) -> list[PageDocument]:
-    """The documents in a body: none in a feed, a sitemap or a picture, one for every page of a PDF."""
-    what = content_kind(media_type, body)
+    """Return the documents of a body: one for a page, one for each page of a PDF, none for other kinds."""
+    kind = content_kind(media_type, body)
     noindex = directives(robots_tags, AGENT).noindex
-    if what == "pdf":
+    if kind == "pdf":
         return from_pdf(pdf.read_pdf(body), url, noindex=noindex)
     body, problem = _bounded(body)
-    if what == "html":
+    if kind == "html":
         markup = parse_markup(decode(body, charset), is_xml="xml" in media_type)
         head = parse_head(markup.trees)
-        made = from_markup(markup, head, url, noindex=head.directives(robots_tags).noindex)
-    elif what == "text":
+        document = from_markup(markup, head, url, noindex=head.directives(robots_tags).noindex)
+    elif kind == "text":
         is_markdown = "markdown" in media_type or url.path.endswith(".md")
         text = decode(body, charset)
-        made = from_text(text, url, noindex=noindex, is_markdown=is_markdown)
+        document = from_text(text, url, noindex=noindex, is_markdown=is_markdown)
     else:
         return []
-    return [replace(made, problem=join_problems(problem, made.problem))]
+    return [replace(document, problem=join_problems(problem, document.problem))]
 
 
-def _walked(markup: Markup, url: Url, robots_tags: Sequence[str], problem: str) -> ParsedPage:
+def _parse_html(markup: Markup, url: Url, robots_tags: Sequence[str], problem: str) -> ParsedPage:
     own = str(url)
     head = parse_head(markup.trees)
-    asked = head.directives(robots_tags)
+    allowed = head.directives(robots_tags)
     resolver = head.resolver(url)
-    waits, refresh = _refresh(head, resolver, own)
-    hrefs = [] if asked.nofollow else [*head.links, *chain(*map(_hrefs, markup.trees))]
-    if refresh and waits > MAX_REFRESH_SECONDS and not asked.nofollow:
+    seconds, refresh = _refresh(head, resolver, own)
+    hrefs = [] if allowed.nofollow else [*head.links, *chain(*map(_hrefs, markup.trees))]
+    if refresh and seconds > MAX_REFRESH_SECONDS and not allowed.nofollow:
         hrefs.append(refresh)
-    found = resolve_links(hrefs, resolver, own)
-    head.remove_unseen()
+    resolved = resolve_links(hrefs, resolver, own)
+    head.remove_hidden()
     return ParsedPage(
         "html",
-        links=found.links,
+        links=resolved.links,
         canonical=head.canonical(resolver),
-        refresh=refresh if waits <= MAX_REFRESH_SECONDS else None,
-        noindex=asked.noindex,
-        nofollow=asked.nofollow,
+        refresh=refresh if seconds <= MAX_REFRESH_SECONDS else None,
+        noindex=allowed.noindex,
+        nofollow=allowed.nofollow,
         feeds=resolve_links(head.feeds, resolver, own).links,
         text64=text64(markup.text()),
-        dropped=found.dropped,
+        dropped=resolved.dropped,
         problem=join_problems(problem, markup.problem),
     )
 
@@ -120,12 +118,12 @@ def _hrefs(tree: LexborHTMLParser) -> list[str | None]:
 
 
 def _refresh(head: PageHead, resolver: LinkResolver, own: str) -> tuple[int, str | None]:
-    """After how many seconds the page sends its readers where; to itself is nowhere."""
+    """Return after how many seconds the page redirects, and the URL; None if that is the page itself."""
     if head.refresh is None:
         return 0, None
-    waits, target = head.refresh
+    seconds, target = head.refresh
     url = resolver(target.partition("#")[0].strip())
-    return waits, url if url != own else None
+    return seconds, url if url != own else None
 
 
 def _bounded(body: bytes) -> tuple[bytes, str]:

@@ -1,8 +1,7 @@
-"""The text of a PDF, page by page.
+"""Extracts the text of a PDF, page by page.
 
-Comes from anybody, so a caller who must not fall runs `read` in a process of its own: what goes in and comes out can be
-sent there. PDFium is written in C++: a file made to break it may end the process it is read in, and only one thread of
-a process may use it at a time.
+PDFium is written in C++: a hostile file may crash the process, so the crawler reads PDFs in a process of their own
+(`pdf_process`). Only one thread of a process may use PDFium at a time.
 """
 
 import re
@@ -20,13 +19,13 @@ MAX_TITLE_LENGTH: Final = 300
 _DATE: Final = re.compile(
     r"D?:?(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:([+-])(\d\d)'?(\d\d)?)?"
 )
-_LOWEST: Final = (0, 1, 1, 0, 0, 0)
+_DATE_DEFAULTS: Final = (0, 1, 1, 0, 0, 0)
 _ENCRYPTED: Final = "Incorrect password"
 
 
 @dataclass(frozen=True, slots=True)
-class Pdf:
-    """Its pages as text, what it says of itself, and what was left out and why."""
+class PdfText:
+    """The text of each page, the metadata, and what was left out and why."""
 
     pages: list[str] = field(default_factory=list)
     title: str = ""
@@ -35,35 +34,35 @@ class Pdf:
     problem: str = ""
 
 
-def read_pdf(body: bytes) -> Pdf:
+def read_pdf(body: bytes) -> PdfText:
     if len(body) > MAX_BYTES:
-        return Pdf(problem=f"it is larger than {MAX_BYTES:,} bytes")
+        return PdfText(problem=f"it is larger than {MAX_BYTES:,} bytes")
     try:
         document = pypdfium2.PdfDocument(body)
     except (pypdfium2.PdfiumError, ValueError) as error:
         if _ENCRYPTED in str(error):
-            return Pdf(problem="it is encrypted")
-        return Pdf(problem="it is no readable PDF")
+            return PdfText(problem="it is encrypted")
+        return PdfText(problem="it is not a readable PDF")
     try:
         return _read(document)
     except MemoryError:
-        return Pdf(problem="it could not be read: too large")
+        return PdfText(problem="it could not be read: too large")
     except (pypdfium2.PdfiumError, ValueError) as error:
-        return Pdf(problem=f"it could not be read ({type(error).__name__})")
+        return PdfText(problem=f"it could not be read ({type(error).__name__})")
     finally:
         document.close()
 
 
-def _read(document: Any) -> Pdf:  # noqa: ANN401 - PDFium's Python has no types
-    told = document.get_metadata_dict(skip_empty=True)
+def _read(document: Any) -> PdfText:  # noqa: ANN401 - PDFium's Python has no types
+    metadata = document.get_metadata_dict(skip_empty=True)
     count, left, problems = len(document), MAX_TEXT_CHARACTERS, []
     if count > MAX_PAGES:
         problems.append(f"only its first {MAX_PAGES} of {count} pages were read")
     pages: list[str] = []
-    broken = 0
+    unreadable = 0
     for number in range(min(count, MAX_PAGES)):
         text = _page(document, number)
-        broken += text is None
+        unreadable += text is None
         pages.append((text or "")[:left])
         left -= len(text or "")
         if left <= 0:
@@ -71,15 +70,15 @@ def _read(document: Any) -> Pdf:  # noqa: ANN401 - PDFium's Python has no types
                 f"only the first {MAX_TEXT_CHARACTERS:,} characters of its text were kept"
             )
             break
-    if broken:
-        problems.append(f"{broken} of its pages cannot be read")
-    return Pdf(
+    if unreadable:
+        problems.append(f"{unreadable} of its pages cannot be read")
+    return PdfText(
         pages,
-        " ".join(told.get("Title", "")[: MAX_TITLE_LENGTH * 2].replace("\0", " ").split())[
+        " ".join(metadata.get("Title", "")[: MAX_TITLE_LENGTH * 2].replace("\0", " ").split())[
             :MAX_TITLE_LENGTH
         ],
-        parse_date(told.get("CreationDate", "")),
-        parse_date(told.get("ModDate", "")),
+        parse_date(metadata.get("CreationDate", "")),
+        parse_date(metadata.get("ModDate", "")),
         "; ".join(problems),
     )
 
@@ -97,12 +96,13 @@ def _page(document: Any, number: int) -> str | None:  # noqa: ANN401
 
 
 def parse_date(text: str) -> datetime | None:
-    """Read a date as PDF writes it: `D:20240131120000+01'00'`."""
+    """Parse a date of PDF: `D:20240131120000+01'00'`; None if it is invalid."""
     match = _DATE.match(text.strip())
     if not match:
         return None
     year, month, day, hour, minute, second = (
-        int(one) if one else low for one, low in zip(match.groups()[:6], _LOWEST, strict=True)
+        int(text) if text else default
+        for text, default in zip(match.groups()[:6], _DATE_DEFAULTS, strict=True)
     )
     sign, hours, minutes = match.groups()[6:]
     offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))

@@ -1,7 +1,6 @@
-"""PDFs, read in a process of its own: a file made to break the reader may end the process it is read in.
+"""Reads PDFs in a child process with limits, because a hostile file may crash the process that reads it.
 
-Comes from whoever has the bytes of a PDF; goes to a child that lives as long as we do and is given one file after the
-other. Where it falls, hangs or wants too much memory, another takes its place.
+If the child crashes, hangs or exceeds its memory, a new one replaces it.
 """
 
 import asyncio
@@ -15,26 +14,28 @@ from typing import BinaryIO, Final, Self
 import msgspec
 
 from usher.crawl.page import pdf
-from usher.crawl.page.pdf import Pdf
+from usher.crawl.page.pdf import PdfText
 
-CPU_SECONDS: Final = 20  # for one file
-TIMEOUT_SECONDS: Final = CPU_SECONDS + 10.0
+FILE_SECONDS: Final = 20
+TIMEOUT_SECONDS: Final = FILE_SECONDS + 10.0
 MAX_MEMORY_BYTES: Final = 1 << 30
-LENGTH_BYTES: Final = 8  # bytes that say how many follow
-MAX_ANSWER_BYTES: Final = 16_000_000  # a reader that was taken over must not fill our memory
-EXIT_SECONDS: Final = 5.0  # for a reader that closed its pipe
-TOO_LARGE: Final = Pdf(
+LENGTH_BYTES: Final = 8  # of the number before each message
+MAX_ANSWER_BYTES: Final = 16_000_000  # a compromised child must not fill our memory
+EXIT_SECONDS: Final = 5.0  # for a child that closed its pipe
+TOO_LARGE: Final = PdfText(
     problem=f"it could not be read: too large, it needs more than {MAX_MEMORY_BYTES >> 20} MiB of memory"
 )
-TOO_SLOW: Final = Pdf(problem=f"it could not be read: it takes longer than {CPU_SECONDS} seconds")
-BROKEN: Final = Pdf(problem="it could not be read: it broke the reader")
+TOO_SLOW: Final = PdfText(
+    problem=f"it could not be read: it takes longer than {FILE_SECONDS} seconds"
+)
+BROKEN: Final = PdfText(problem="it could not be read: the PDF reader crashed")
 FAILURES: Final = (TOO_LARGE, TOO_SLOW, BROKEN)
 # PDFium aborts when it gets no memory.
 FAILURE_BY_EXIT_CODE: Final = {-signal.SIGABRT: TOO_LARGE, -signal.SIGALRM: TOO_SLOW}
 
 
 class PdfProcess:
-    """The reader; to be entered, and left with no process behind. It starts with the first file."""
+    """The child process, started with the first file; a context manager that ends it."""
 
     def __init__(self) -> None:
         self._child: Process | None = None
@@ -46,12 +47,12 @@ class PdfProcess:
     async def __aexit__(self, *_: object) -> None:
         await self._end()
 
-    async def read(self, body: bytes) -> Pdf:
-        """The text of a PDF, or one of `FAILURES`; the next file gets a new reader after a failure."""
+    async def read(self, body: bytes) -> PdfText:
+        """Return the text of a PDF, or one of `FAILURES`; after a failure the next file gets a new child."""
         async with self._turn:
             try:
                 async with asyncio.timeout(TIMEOUT_SECONDS):
-                    return await self._ask(body)
+                    return await self._request(body)
             except TimeoutError:
                 await self._end()
                 return TOO_SLOW
@@ -61,27 +62,27 @@ class PdfProcess:
                 await self._end()
                 return BROKEN
             except BaseException:
-                await self._end()  # what is left of this answer must not be the next
+                await self._end()  # the rest of this response must not become the next one
                 raise
 
-    async def _ask(self, body: bytes) -> Pdf:
+    async def _request(self, body: bytes) -> PdfText:
         if self._child is None:
-            words = (sys.executable, "-m", __name__)
+            command = (sys.executable, "-m", __name__)
             self._child = await asyncio.create_subprocess_exec(
-                *words, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
+                *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
             )
-        ask, answer = self._child.stdin, self._child.stdout
-        if ask is None or answer is None:
+        stdin, stdout = self._child.stdin, self._child.stdout
+        if stdin is None or stdout is None:
             raise OSError
-        ask.write(len(body).to_bytes(LENGTH_BYTES, "big") + body)
-        await ask.drain()
-        length = int.from_bytes(await answer.readexactly(LENGTH_BYTES), "big")
+        stdin.write(len(body).to_bytes(LENGTH_BYTES, "big") + body)
+        await stdin.drain()
+        length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")
         if length > MAX_ANSWER_BYTES:
             raise msgspec.DecodeError
-        return msgspec.msgpack.decode(await answer.readexactly(length), type=Pdf)
+        return msgspec.msgpack.decode(await stdout.readexactly(length), type=PdfText)
 
     async def _exit_code(self) -> int:
-        """The exit code of a reader that hung up. A signal sent to it now would hide the code."""
+        """Return the exit code of a child that closed its pipe. A signal sent to it now would hide the code."""
         child = self._child
         with suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS):
@@ -98,16 +99,16 @@ class PdfProcess:
             await child.wait()
 
 
-def serve(ask: BinaryIO, answer: BinaryIO) -> None:
-    """One file after the other, until nobody is there to ask."""
+def serve(stdin: BinaryIO, stdout: BinaryIO) -> None:
+    """Read one file after the other, until the parent closes the pipe."""
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    while length := ask.read(LENGTH_BYTES):
-        body = ask.read(int.from_bytes(length, "big"))
-        signal.alarm(CPU_SECONDS)  # which ends us, whatever we are at
-        found = msgspec.msgpack.encode(pdf.read_pdf(body))
+    while length := stdin.read(LENGTH_BYTES):
+        body = stdin.read(int.from_bytes(length, "big"))
+        signal.alarm(FILE_SECONDS)  # the default action ends the process
+        text = msgspec.msgpack.encode(pdf.read_pdf(body))
         signal.alarm(0)
-        answer.write(len(found).to_bytes(LENGTH_BYTES, "big") + found)
-        answer.flush()
+        stdout.write(len(text).to_bytes(LENGTH_BYTES, "big") + text)
+        stdout.flush()
 
 
 if __name__ == "__main__":

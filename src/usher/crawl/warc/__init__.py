@@ -1,1 +1,1 @@
-"""Content chunks as WARC files: written by crawlers, read by index builders."""
+"""Content chunks as WARC files: writer and reader."""

@@ -1,75 +1,70 @@
-"""The chest that a chunk's pages are packed into: visits become records of its content file.
+"""Writes the visits of a chunk to its WARC file in the chunk store."""
 
-Comes from visits; goes to the shelf, under its name only once it is whole.
-"""
-
-from types import TracebackType
 from typing import Final, Self
 
-from usher.chunk_store import ChunkStore
+from usher.chunk_store import ChunkStore, StoredFile
 from usher.crawl.http.fetch import FetchResponse
 from usher.crawl.page_visit import PageVisit
-from usher.crawl.warc.writer import CrawlInfo, StoredWarc, Truncated, WarcPage, WarcWriter
+from usher.crawl.warc.writer import CrawlInfo, Truncated, WarcPage, WarcWriter
 
-WHY_CUT: Final[dict[str, Truncated]] = {"body": "length", "timeout": "time", "reset": "disconnect"}
+TRUNCATED_BY_FAILURE: Final[dict[str, Truncated]] = {
+    "body": "length",
+    "timeout": "time",
+    "reset": "disconnect",
+}
 
 
 class WarcChunkWriter:
-    """One chunk's file in the making; left without `close`, nothing of it stays."""
+    """The file of one chunk; a context manager that creates it, and removes it unless it was closed."""
 
-    def __init__(self, shelf: ChunkStore, chunk_id: int, about: CrawlInfo) -> None:
-        self._shelf, self._chunk_id = shelf, chunk_id
-        self._writer = WarcWriter.begin(shelf.path(chunk_id), about)
-        self._about = about
+    def __init__(self, store: ChunkStore, chunk_id: int, info: CrawlInfo) -> None:
+        self._store, self._chunk_id, self._info = store, chunk_id, info
 
     async def __aenter__(self) -> Self:
+        self._writer = WarcWriter(self._store.path(self._chunk_id), self._info)
         return self
 
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _t: TracebackType | None,
-    ) -> None:
-        self._writer.abandon()
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.discard()
 
-    async def add(self, seen: PageVisit) -> None:
-        await self._writer.add(record_of(seen))
+    async def add(self, visit: PageVisit) -> None:
+        await self._writer.add(warc_page(visit))
 
-    async def close(self) -> StoredWarc:
-        kept = await self._writer.close()
-        self._shelf.remember_checksum(self._chunk_id, kept)
-        return kept
+    async def close(self) -> StoredFile:
+        file = await self._writer.close()
+        self._store.remember_checksum(self._chunk_id, file)
+        return file
 
 
-def record_of(seen: PageVisit) -> WarcPage:
-    """A visit as it is kept; what was decided about the page goes with it, for the builder."""
-    page, answer = seen.outcome.page, seen.answer
+def warc_page(visit: PageVisit) -> WarcPage:
+    """Return a visit as it is stored, with the crawler's decisions about the page, which the builder needs."""
+    page, response = visit.outcome.page, visit.response
     meta: dict[str, object] = {"result": page.result}
     if page.reason:
         meta["reason"] = page.reason
     if page.noindex:
         meta["noindex"] = True
-    if seen.walk is not None and seen.walk.kind:
-        meta["kind"] = seen.walk.kind
-    if answer is None:
-        return WarcPage(url=page.link, at=seen.at, meta=meta)
+    if visit.parsed is not None and visit.parsed.kind:
+        meta["kind"] = visit.parsed.kind
+    if response is None:
+        return WarcPage(url=page.link, at=visit.at, meta=meta)
+    truncated = TRUNCATED_BY_FAILURE.get(response.kind, "unspecified")
     return WarcPage(
-        url=str(answer.url),
-        at=seen.at,
-        request=answer.request,
-        head=head_of(answer),
-        body=answer.raw,
-        ip=answer.ip,
-        truncated=WHY_CUT.get(answer.kind, "unspecified") if answer.truncated else "",
+        url=str(response.url),
+        at=visit.at,
+        request=response.request,
+        head=encode_head(response),
+        body=response.raw,
+        ip=response.ip,
+        truncated=truncated if response.truncated else "",
         meta=meta,
     )
 
 
-def head_of(answer: FetchResponse) -> bytes:
-    """The head of an answer, put together again from what the parser made of it."""
-    if answer.status is None:
+def encode_head(response: FetchResponse) -> bytes:
+    """Return the head of a response, rebuilt from its parsed form."""
+    if response.status is None:
         return b""
-    lines = [f"HTTP/1.1 {answer.status} {answer.reason}".rstrip()]
-    lines += [f"{name}: {value}" for name, value in answer.headers]
+    lines = [f"HTTP/1.1 {response.status} {response.reason}".rstrip()]
+    lines += [f"{name}: {value}" for name, value in response.headers]
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")

@@ -1,7 +1,6 @@
-"""Content chunks read back: one entry for each page, from any WARC file, compressed with gzip or not.
+"""Reads content chunks: one entry for each page, from any WARC file, compressed with gzip or not.
 
-Comes from a file that may be cut short, damaged or made by somebody else; goes to the builder. No more than one page is
-in memory, and of that no more than the limit.
+The file may be truncated, damaged or written by another program. At most one page is in memory, up to a size limit.
 """
 
 import re
@@ -29,10 +28,10 @@ EntryKind = Literal["page", "unchanged", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class WarcEntry:
-    """A page: fetched (`page`), as it was before (`unchanged`), or without an answer (`failed`).
+    """A page that was fetched (`page`), did not change (`unchanged`), or has no response (`failed`).
 
-    `body` is without its codings. `truncated` says why there is less of it than there was, `problem` why it cannot be
-    had as it was meant. Names of `headers` are in lower case, and in their order.
+    `body` is without its codings. `truncated` says why it is incomplete, `problem` why it could not be decoded. Names
+    of `headers` are in lower case, in their order.
     """
 
     url: str
@@ -47,106 +46,113 @@ class WarcEntry:
     problem: str = ""
 
     def header(self, name: str) -> str:
-        """All values of a header, as one."""
+        """Return all values of a header, joined."""
         return ", ".join(value for key, value in self.headers if key == name)
 
 
-def read_entries(path: Path, *, name: str = "", most: int = MAX_BODY_BYTES) -> Iterator[WarcEntry]:
-    """The pages of a content chunk; BadContent where it is damaged, after all that came whole before that.
+def read_entries(
+    path: Path, *, name: str = "", max_body: int = MAX_BODY_BYTES
+) -> Iterator[WarcEntry]:
+    """Yield the pages of a content chunk; raise BadContent at the first damaged record.
 
     Errors call the file by its `name`, because other machines show them; without one by its path.
     """
     pages, name = 0, name or str(path)
     try:
         with path.open("rb") as file:
-            for entry in joined(read_records(file, most + MAX_HEAD_BYTES), most):
+            for entry in join_records(read_records(file, max_body + MAX_HEAD_BYTES), max_body):
                 yield entry
                 pages += 1
     except NotWarc as error:
         raise BadContent(f"{name} is not a WARC file, uncompressed or in gzip.") from error
     except (DamagedWarc, EOFError, zlib.error) as error:
-        after = f"after {pages} whole pages" if pages else "from the start"
-        raise BadContent(f"{name} is damaged {after}: {error}.") from error
+        where = f"after {pages} complete pages" if pages else "from the start"
+        raise BadContent(f"{name} is damaged {where}: {error}.") from error
     except FileNotFoundError as error:
         raise NotFound(f"There is no {name}.") from error
     except OSError as error:
         raise DiskUnusable(f"{name} cannot be read: {error.strerror}.") from error
 
 
-def joined(found: Iterator[WarcRecord], most: int) -> Iterator[WarcEntry]:
-    """Records as pages; what our own files tell of a page comes right before it."""
-    request, about, meta = "", "", dict[str, Any]()
-    for raw in found:
-        id_, other = raw.fields.get("warc-record-id", ""), raw.fields.get("warc-concurrent-to", "")
-        match raw.fields.get("warc-type"):
+def join_records(records: Iterator[WarcRecord], max_body: int) -> Iterator[WarcEntry]:
+    """Combine the records of each page; in Usher's files the metadata precedes the response."""
+    request, meta_of, meta = "", "", dict[str, Any]()
+    for record in records:
+        id_ = record.fields.get("warc-record-id", "")
+        other = record.fields.get("warc-concurrent-to", "")
+        match record.fields.get("warc-type"):
             case "request":
                 request = id_
-            case "metadata" if media_type(raw) == "application/json":
-                about, meta = other, told(raw)
+            case "metadata" if media_type(record) == "application/json":
+                meta_of, meta = other, parse_metadata(record)
                 if other in ("", request):
-                    yield replace(begun(raw, "failed"), meta=meta)
-            case "response" if media_type(raw) == "application/http":
-                yield answered(raw, "page", meta if about == id_ else {}, most)
+                    yield replace(entry_of(record, "failed"), meta=meta)
+            case "response" if media_type(record) == "application/http":
+                yield parse_response(record, "page", meta if meta_of == id_ else {}, max_body)
             case "revisit":
-                yield answered(raw, "unchanged", meta if about == id_ else {}, most)
+                yield parse_response(record, "unchanged", meta if meta_of == id_ else {}, max_body)
 
 
-def media_type(raw: WarcRecord) -> str:
-    return raw.fields.get("content-type", "").partition(";")[0].strip().lower()
+def media_type(record: WarcRecord) -> str:
+    return record.fields.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def told(raw: WarcRecord) -> dict[str, Any]:
-    if raw.cut or len(raw.block) > MAX_METADATA_BYTES:
+def parse_metadata(record: WarcRecord) -> dict[str, Any]:
+    if record.cut or len(record.block) > MAX_METADATA_BYTES:
         raise DamagedWarc(f"the metadata of a page has more than {MAX_METADATA_BYTES:,} bytes")
     with suppress(msgspec.MsgspecError, RecursionError):
-        return msgspec.json.decode(raw.block, type=dict[str, Any])
+        return msgspec.json.decode(record.block, type=dict[str, Any])
     return {}
 
 
-def begun(raw: WarcRecord, kind: EntryKind) -> WarcEntry:
-    """What a record's own fields say."""
-    url = raw.fields.get("warc-target-uri", "").removeprefix("<").removesuffix(">")
+def entry_of(record: WarcRecord, kind: EntryKind) -> WarcEntry:
+    """Return an entry with the fields of a record."""
+    url = record.fields.get("warc-target-uri", "").removeprefix("<").removesuffix(">")
     try:
-        at = datetime.fromisoformat(raw.fields.get("warc-date", ""))
+        at = datetime.fromisoformat(record.fields.get("warc-date", ""))
     except ValueError:
-        raise DamagedWarc("a record does not say from when it is") from None
+        raise DamagedWarc("a record has no valid date") from None
     if not url:
-        raise DamagedWarc("a record does not say of which page it is")
+        raise DamagedWarc("a record has no URL")
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    truncated = raw.fields.get("warc-truncated", "length" if raw.cut else "")
-    return WarcEntry(url, at, kind, ip=raw.fields.get("warc-ip-address", ""), truncated=truncated)
+    truncated = record.fields.get("warc-truncated", "length" if record.cut else "")
+    ip = record.fields.get("warc-ip-address", "")
+    return WarcEntry(url, at, kind, ip=ip, truncated=truncated)
 
 
-def answered(raw: WarcRecord, kind: EntryKind, meta: dict[str, Any], most: int) -> WarcEntry:
-    """An answer of HTTP; whatever a server sent, there is an entry."""
-    head, _, body = raw.block.partition(b"\r\n\r\n")
+def parse_response(
+    record: WarcRecord, kind: EntryKind, meta: dict[str, Any], max_body: int
+) -> WarcEntry:
+    """Return the entry of an HTTP response, also of an invalid one."""
+    head, _, body = record.block.partition(b"\r\n\r\n")
+    entry = replace(entry_of(record, kind), meta=meta)
     if len(head) > MAX_HEAD_BYTES:
-        return replace(begun(raw, kind), meta=meta, problem="the head of the answer is too long")
-    status = STATUS.match(head)
+        return replace(entry, problem="the head of the response is too long")
     headers = tuple(parse_fields(head.decode("latin-1").splitlines()[1:]))
-    entry = replace(begun(raw, kind), headers=headers, meta=meta)
+    entry = replace(entry, headers=headers)
+    status = STATUS.match(head)
     if status is None:
-        return replace(entry, problem="the answer is no HTTP")
+        return replace(entry, problem="the response is not HTTP")
     if "chunked" in entry.header("transfer-encoding").lower():
-        body = unchunked(body)
-    unpacked = decompress(body, entry.header("content-encoding"), most)
-    cut = unpacked.kind == "body" or len(unpacked.body) > most
+        body = join_chunks(body)
+    content = decompress(body, entry.header("content-encoding"), max_body)
+    cut = content.kind == "body" or len(content.body) > max_body
     return replace(
         entry,
         status=int(status[1]),
-        body=unpacked.body[:most],
+        body=content.body[:max_body],
         truncated=entry.truncated or ("length" if cut else ""),
-        problem=unpacked.words,
+        problem=content.words,
     )
 
 
-def unchunked(body: bytes) -> bytes:
-    """A body as other crawlers may keep it, with its chunks put together; some keep it without them."""
+def join_chunks(body: bytes) -> bytes:
+    """Join the chunks of a body; other crawlers store it with chunks, or without them despite the header."""
     parts, at = list[bytes](), 0
-    while found := CHUNK.match(body, at):
-        size = int(found[1], 16)
-        parts.append(body[found.end() : found.end() + size])
-        at = found.end() + size + 2
+    while chunk := CHUNK.match(body, at):
+        size = int(chunk[1], 16)
+        parts.append(body[chunk.end() : chunk.end() + size])
+        at = chunk.end() + size + 2
         if size == 0 or at > len(body):
             return b"".join(parts)
     return b"".join(parts) if parts else body

@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
 from usher.crawl.chunk_lease import ChunkLease
-from usher.crawl.fetch_outcome import GONE_STATUSES, REDIRECT_STATUSES
+from usher.crawl.fetch_outcome import GONE_STATUSES
 from usher.crawl.http.fetch import Fetcher, FetchResponse
+from usher.crawl.http.response import REDIRECT_STATUSES
 from usher.crawl.page import media_type
 from usher.crawl.page.charset import decode
-from usher.crawl.politeness import HostRules, PolitenessPolicy
-from usher.crawl.service import PRODUCT
+from usher.crawl.politeness import CachedRobots, PolitenessPolicy
 from usher.feeds.items import followup_jobs, full_pages
 from usher.feeds.items.followup_jobs import PageJob
 from usher.feeds.items.full_pages import PageRequest
@@ -23,7 +23,7 @@ from usher.feeds.items.robots import RobotsCache
 from usher.feeds.store import item_texts
 from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.save_feed import storable_text
-from usher.private_hosts import PrivateAllowList, may_lead
+from usher.private_hosts import AllowList, may_lead
 from usher.urls import Url, UrlRefusal, parse
 
 MAX_REDIRECTS: Final = 8
@@ -77,13 +77,13 @@ async def fetch_item_page(
     else:
         source = "" if isinstance(feed, UrlRefusal) else feed.host
         async with RobotsCache(databases) as robots:
-            manners = PolitenessPolicy(fetcher, PRODUCT, robots.as_client())
+            manners = PolitenessPolicy(fetcher, robots.as_client())
             page = await fetch_page(manners, url, source=source, allowed=fetcher.allow)
     return await save_result(databases, request, page, now=now or databases.search.clock.now())
 
 
 async def fetch_page(
-    manners: PolitenessPolicy, url: Url, *, source: str, allowed: PrivateAllowList
+    manners: PolitenessPolicy, url: Url, *, source: str, allowed: AllowList
 ) -> FetchedPage:
     """Fetch a page and follow its redirects, as far as each host's robots.txt allows.
 
@@ -99,7 +99,7 @@ async def fetch_page(
         if rules and (refusal := robots_refusal(rules, here)):
             return refusal
         delay = rules.robots.crawl_delay or 0.0 if rules else 0.0
-        answer = await manners.ask(here, {}, delay=delay, lease=lease) if rules else None
+        answer = await manners.request(here, {}, delay=delay, lease=lease) if rules else None
         if answer is None:
             return FetchedPage(here, error="The host was busy for too long")
         if answer.status not in REDIRECT_STATUSES:
@@ -111,12 +111,12 @@ async def fetch_page(
     return FetchedPage(here, error=f"More than {MAX_REDIRECTS} redirects")
 
 
-def robots_refusal(rules: HostRules, url: Url) -> FetchedPage | None:
+def robots_refusal(rules: CachedRobots, url: Url) -> FetchedPage | None:
     """Why robots.txt forbids the page; None if it does not."""
-    if rules.robots.wait:
+    if rules.robots.unavailable:
         return FetchedPage(url, error=f"Could not read robots.txt ({rules.why})")
-    if not rules.robots.allowed(str(url)):
-        rule = rules.robots.rule(str(url))
+    if not rules.robots.allows(str(url)):
+        rule = rules.robots.explain(str(url))
         return FetchedPage(url, error=f"robots.txt does not allow it: {rule}", final=True)
     return None
 

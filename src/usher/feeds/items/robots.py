@@ -82,7 +82,7 @@ class RobotsCache:
         return _message(stored)
 
 
-def _message(row: robots.StoredRobots | None) -> RobotsAnswer:
+def _message(row: robots.RobotsRow | None) -> RobotsAnswer:
     if row is None:
         return RobotsAnswer()
     return RobotsAnswer(

@@ -1,7 +1,4 @@
-"""Items as an Atom feed: any search of them, and any tag, for every reader there is.
-
-Comes from a page of items; goes to readers. An item keeps its name for as long as it is here, whatever is said of it.
-"""
+"""Items as an Atom feed: the result of any search, with stable ids."""
 
 from urllib.parse import urlencode
 
@@ -12,8 +9,8 @@ from usher.http.atom import ATOM_MEDIA_TYPE, AtomEntry, AtomFeed, AtomLink, stab
 PATH = "/items.atom"
 
 
-def feed_of(found: ItemList, query: ItemsQuery, *, origin: str) -> AtomFeed:
-    """A page of items as a feed; `origin` is what the reader calls us."""
+def feed_of(page: ItemList, query: ItemsQuery, *, origin: str) -> AtomFeed:
+    """A page of items as a feed; `origin` is the scheme and host of the request."""
     own = f"{origin}{address(query)}"
     first = f"{origin}{address(query, after='')}"
     links = [
@@ -21,36 +18,36 @@ def feed_of(found: ItemList, query: ItemsQuery, *, origin: str) -> AtomFeed:
         AtomLink(f"{origin}{address(query, path='/items')}", "alternate", "text/html"),
         AtomLink(first, "first", ATOM_MEDIA_TYPE),
     ]
-    if found.after:
+    if page.after:
         links.append(
-            AtomLink(f"{origin}{address(query, after=found.after)}", "next", ATOM_MEDIA_TYPE)
+            AtomLink(f"{origin}{address(query, after=page.after)}", "next", ATOM_MEDIA_TYPE)
         )
-    entries = [entry(one, origin) for one in found.items]
+    entries = [entry(item, origin) for item in page.items]
     return AtomFeed(
-        id=stable_urn("items", first), title=title(query, found), links=links, entries=entries
+        id=stable_urn("items", first), title=title(query, page), links=links, entries=entries
     )
 
 
-def entry(one: ItemRow, origin: str) -> AtomEntry:
-    here = f"{origin}/items/{one.id}"
-    link = one.link if is_link(one.link) else here
+def entry(item: ItemRow, origin: str) -> AtomEntry:
+    own_page = f"{origin}/items/{item.id}"
+    link = item.link if is_link(item.link) else own_page
     return AtomEntry(
-        # When it was first seen tells items of this number apart that are not the same.
-        id=stable_urn("item", one.id, one.seen.isoformat()),
-        title=one.title or "Untitled",
-        updated=one.changed,
-        published=one.published,
-        links=[AtomLink(link), AtomLink(here, "related", "text/html")],
-        categories=one.tags,
-        text=one.text,
-        language=one.language,
-        source=one.feed_title,
+        # A restored database may give the same number to another item, so the time is part of the id.
+        id=stable_urn("item", item.id, item.seen.isoformat()),
+        title=item.title or "Untitled",
+        updated=item.changed,
+        published=item.published,
+        links=[AtomLink(link), AtomLink(own_page, "related", "text/html")],
+        categories=item.tags,
+        text=item.text,
+        language=item.language,
+        source=item.feed_title,
     )
 
 
 def address(query: ItemsQuery, *, path: str = PATH, after: str | None = None) -> str:
-    """Where these items are; the same question is always asked in the same words."""
-    asked = {
+    """The URL of a search, always the same for the same query."""
+    parameters = {
         "words": query.words.strip(),
         "feed": query.feed.strip(),
         "tag": query.tag.strip(),
@@ -59,20 +56,20 @@ def address(query: ItemsQuery, *, path: str = PATH, after: str | None = None) ->
         "limit": str(query.limit) if query.limit != ItemsQuery().limit else "",
         "after": query.after if after is None else after,
     }
-    said = urlencode(
-        {stable_urn: value for stable_urn, value in asked.items() if value}, errors="replace"
+    query_string = urlencode(
+        {name: value for name, value in parameters.items() if value}, errors="replace"
     )
-    return f"{path}?{said}" if said else path
+    return f"{path}?{query_string}" if query_string else path
 
 
-def title(query: ItemsQuery, found: ItemList) -> str:
-    """What the question is, in words."""
+def title(query: ItemsQuery, page: ItemList) -> str:
+    """The query in words."""
     parts = [query.words.strip() or "Items"]
     if tag := query.tag.strip():
         parts.append(f"tagged {tag}")
     if feed := query.feed.strip():
-        known = found.items[0].feed_title if found.items else ""
-        parts.append(f"of {known}" if known else f"of feed {feed}")
+        feed_title = page.items[0].feed_title if page.items else ""
+        parts.append(f"of {feed_title}" if feed_title else f"of feed {feed}")
     if since := query.since.strip():
         parts.append(f"from {since} on")
     if until := query.until.strip():

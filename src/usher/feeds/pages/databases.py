@@ -1,7 +1,4 @@
-"""The feeds' databases as MGMT has them: opened when somebody first asks, so that MGMT needs none of them to start.
-
-Comes from settings; goes to the pages, which may only look, and to the callback of hubs.
-"""
+"""Opens the feeds' databases at the first request, so that MGMT starts without them."""
 
 import asyncio
 import time
@@ -22,18 +19,18 @@ CONNECTIONS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class OpenDatabases:
-    """The databases, and a pool of those who only look."""
+    """The databases, and a pool of read-only connections."""
 
     databases: FeedDatabases
     reader: Database
 
 
 class LazyDatabases:
-    """The databases; what cannot be opened is tried again, though not by each of many who wait for it."""
+    """Opens the databases once; requests that waited for a failed attempt share its error."""
 
     def __init__(self, settings: Settings, stack: AsyncExitStack) -> None:
         self._settings, self._stack = settings, stack
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._opened: OpenDatabases | None = None
         self._failed: tuple[float, UsherError] | None = None
 
@@ -41,23 +38,23 @@ class LazyDatabases:
         return (await self._open()).databases
 
     @asynccontextmanager
-    async def looking(self) -> AsyncIterator[Connection]:
-        """A connection on which everything is seen as it was at one moment."""
+    async def reading(self) -> AsyncIterator[Connection]:
+        """A read-only transaction that sees one state of the database."""
         opened = await self._open()
         async with opened.reader.transaction() as conn:
             await conn.execute("set transaction isolation level repeatable read, read only")
             yield conn
 
     async def _open(self) -> OpenDatabases:
-        came = time.monotonic()
-        async with self._turn:
+        requested_at = time.monotonic()
+        async with self._lock:
             if self._opened is None:
-                self._opened = await self._try(came)
+                self._opened = await self._try(requested_at)
             return self._opened
 
-    async def _try(self, came: float) -> OpenDatabases:
-        """Open them, for one who came then; whoever came while another tried in vain hears what that one heard."""
-        if self._failed is not None and came < self._failed[0]:
+    async def _try(self, requested_at: float) -> OpenDatabases:
+        """Open the databases, unless an attempt failed after the request came in."""
+        if self._failed is not None and requested_at < self._failed[0]:
             raise self._failed[1]
         try:
             async with AsyncExitStack() as stack:
@@ -75,5 +72,5 @@ class LazyDatabases:
         dsn, patience = databases.search.dsn, databases.connect_timeout
         role = await feed_databases.available_role(dsn, READER_ROLE, patience)
         size = min(CONNECTIONS, self._settings.pool_size)
-        made = Database(dsn, size=size, patience=patience, role=role)
-        return OpenDatabases(databases, await stack.enter_async_context(made))
+        reader = Database(dsn, size=size, patience=patience, role=role)
+        return OpenDatabases(databases, await stack.enter_async_context(reader))

@@ -1,7 +1,6 @@
-"""What can be asked about feeds: pages, the same as data and as Atom, and the callback that hubs call.
+"""The endpoints of feeds in MGMT: web pages, the same as JSON and Atom, and the callback of hubs.
 
-Comes from browsers, readers, programs and hubs; goes to the schema `feeds`. MGMT serves it beside its own endpoints,
-under the same rules: only the callback needs no token, for its address is one.
+Only the callback needs no token, because its URL contains one.
 """
 
 import re
@@ -44,17 +43,17 @@ from usher.telemetry import Log
 
 log = Log("web")
 JSON: Final = "application/json"
-FRESH: Final = {"Cache-Control": "private, no-cache"}
-FOR_EVER: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
-HTML: Final = {**FRESH, "Content-Security-Policy": render.POLICY}
+NO_CACHE: Final = {"Cache-Control": "private, no-cache"}
+IMMUTABLE: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
+HTML_HEADERS: Final = {**NO_CACHE, "Content-Security-Policy": render.POLICY}
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
-Asked = TypeVar("Asked")
-Calls = Callable[[MgmtCall[Asked]], Awaitable[Response]]
+T = TypeVar("T")
+Handler = Callable[[MgmtCall[T]], Awaitable[Response]]
 
 
 @asynccontextmanager
 async def feed_endpoints(settings: Settings) -> AsyncIterator[Endpoints]:
-    """The endpoints, for as long as MGMT serves them."""
+    """The endpoints, and their databases while MGMT runs."""
     async with AsyncExitStack() as stack:
         yield FeedEndpoints(LazyDatabases(settings, stack)).endpoints()
 
@@ -62,16 +61,16 @@ async def feed_endpoints(settings: Settings) -> AsyncIterator[Endpoints]:
 class FeedEndpoints:
     """The endpoints of feeds."""
 
-    def __init__(self, reach: LazyDatabases) -> None:
-        self._reach = reach
+    def __init__(self, databases: LazyDatabases) -> None:
+        self._databases = databases
         self._assets = render.load_assets()
-        self._files = {one.name: one for one in self._assets.values()}
+        self._files = {asset.name: asset for asset in self._assets.values()}
         self._pages = FeedPages(self._assets)
 
     def endpoints(self) -> Endpoints:
         return (
             self._home("/"),
-            self._page("/feeds", self.feeds, FeedsQuery, "A page of feeds: how they are, and next"),
+            self._page("/feeds", self.feeds, FeedsQuery, "Feed status and next poll, as a page"),
             self._data("/feeds.json", self.feeds_json, FeedsQuery, FeedList, "Feeds, as data"),
             self._data("/feeds/{id}.json", self.feed_json, None, FeedDetail, "One feed, as data"),
             self._page("/feeds/{id}", self.feed, None, "The page of one feed"),
@@ -87,33 +86,33 @@ class FeedEndpoints:
         )
 
     def _home(self, path: str) -> MgmtEndpoint:
-        what = "What this is, and where everything is: a page for browsers, data for others"
+        what = "Description and links: a page for browsers, JSON for others"
         return Endpoint(
             "GET", path, self.home, None, LandingPage, what, access=READ, media=HTML_MEDIA_TYPE
         )
 
     def _page(
-        self, path: str, show: Calls[Any], request: type | None, summary: str
+        self, path: str, show: Handler[Any], request: type | None, summary: str
     ) -> MgmtEndpoint:
-        async def shown(call: MgmtCall[Any]) -> Response:
+        async def show_or_fail(call: MgmtCall[Any]) -> Response:
             try:
                 return await show(call)
             except NotAllowed:
-                raise  # the database forbids us something: that is for the log
+                raise  # the database refused a statement; MGMT logs it
             except UsherError as error:
-                return self.trouble(error, path)
+                return self.error_page(error, path)
 
         return Endpoint(
-            "GET", path, shown, request, None, summary, access=READ, media=HTML_MEDIA_TYPE
+            "GET", path, show_or_fail, request, None, summary, access=READ, media=HTML_MEDIA_TYPE
         )
 
     def _data(
-        self, path: str, tell: Calls[Any], request: type | None, response: type, summary: str
+        self, path: str, tell: Handler[Any], request: type | None, response: type, summary: str
     ) -> MgmtEndpoint:
         return Endpoint("GET", path, tell, request, response, summary, access=READ)
 
     def _file(
-        self, path: str, tell: Calls[Any], request: type | None, media: str, summary: str
+        self, path: str, tell: Handler[Any], request: type | None, media: str, summary: str
     ) -> MgmtEndpoint:
         return Endpoint("GET", path, tell, request, None, summary, access=READ, media=media)
 
@@ -125,43 +124,42 @@ class FeedEndpoints:
                 self.verify,
                 HubQuery,
                 None,
-                "A hub asks whether we asked it",
+                "A hub verifies a subscription",
                 access=OPEN,
                 safe=False,
             ),
-            Endpoint("POST", path, self.deliver, bytes, Status, "A hub has news", access=OPEN),
+            Endpoint(
+                "POST", path, self.deliver, bytes, Status, "A hub announces news", access=OPEN
+            ),
         )
 
-    def trouble(self, error: UsherError, path: str) -> Response:
-        """What went wrong, as a page."""
-        if away := error.status == HTTPStatus.SERVICE_UNAVAILABLE:
+    def error_page(self, error: UsherError, path: str) -> Response:
+        headers = dict(HTML_HEADERS)
+        if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
             log.warning("request_failed", path=path, reason=error.message)
-        more = {"Retry-After": str(RETRY_SECONDS)} if away else {}
-        return Response(
-            self._pages.trouble(error), error.status, {**HTML, **more}, media_type=HTML_MEDIA_TYPE
-        )
+            headers["Retry-After"] = str(RETRY_SECONDS)
+        return Response(self._pages.error(error), error.status, headers, media_type=HTML_MEDIA_TYPE)
 
     async def home(self, call: MgmtCall[None]) -> Response:
-        page = landing_page.accepts_html(call.headers.get("accept", ""))
-        told = (
-            html(call, self._pages.home(landing_page.LANDING_PAGE))
-            if page
-            else json(call, landing_page.LANDING_PAGE)
-        )
-        told.headers["Vary"] = "Accept"
-        return told
+        page = landing_page.LANDING_PAGE
+        if landing_page.accepts_html(call.headers.get("accept", "")):
+            response = html(call, self._pages.home(page))
+        else:
+            response = json(call, page)
+        response.headers["Vary"] = "Accept"
+        return response
 
     # Feeds.
 
     async def feeds(self, call: MgmtCall[FeedsQuery]) -> Response:
         now = database_time(call)
-        async with self._reach.looking() as conn:
-            found = await views.feed_list(conn, call.body, now=now)
+        async with self._databases.reading() as conn:
+            feeds = await views.feed_list(conn, call.body, now=now)
             tags = await queries.tags(conn)
-        return html(call, self._pages.feeds(found, call.body, tags, now))
+        return html(call, self._pages.feeds(feeds, call.body, tags, now))
 
     async def feeds_json(self, call: MgmtCall[FeedsQuery]) -> Response:
-        async with self._reach.looking() as conn:
+        async with self._databases.reading() as conn:
             return json(call, await views.feed_list(conn, call.body, now=database_time(call)))
 
     async def feed(self, call: MgmtCall[None]) -> Response:
@@ -173,26 +171,26 @@ class FeedEndpoints:
 
     async def _feed(self, call: MgmtCall[None], now: datetime) -> FeedDetail:
         id_ = number_of(call, "feed")
-        async with self._reach.looking() as conn:
+        async with self._databases.reading() as conn:
             return await views.feed_detail(conn, id_, now=now)
 
     # Items.
 
     async def items(self, call: MgmtCall[ItemsQuery]) -> Response:
-        found = await self._items(call)
-        return html(call, self._pages.items(found, call.body, database_time(call)))
+        items = await self._items(call)
+        return html(call, self._pages.items(items, call.body, database_time(call)))
 
     async def items_json(self, call: MgmtCall[ItemsQuery]) -> Response:
         return json(call, await self._items(call))
 
     async def items_atom(self, call: MgmtCall[ItemsQuery]) -> Response:
-        found = await self._items(call)
-        feed = atom.feed_of(found, call.body, origin=server_origin(call.headers))
-        changed = feed.updated if found.items else None
-        return conditional_response(call.headers, to_xml(feed), ATOM_MEDIA_TYPE, FRESH, changed)
+        items = await self._items(call)
+        feed = atom.feed_of(items, call.body, origin=server_origin(call.headers))
+        changed = feed.updated if items.items else None
+        return conditional_response(call.headers, to_xml(feed), ATOM_MEDIA_TYPE, NO_CACHE, changed)
 
     async def _items(self, call: MgmtCall[ItemsQuery]) -> ItemList:
-        async with self._reach.looking() as conn:
+        async with self._databases.reading() as conn:
             return await views.item_list(conn, call.body)
 
     async def item(self, call: MgmtCall[None]) -> Response:
@@ -203,35 +201,35 @@ class FeedEndpoints:
 
     async def _item(self, call: MgmtCall[None]) -> ItemDetail:
         id_ = number_of(call, "item")
-        async with self._reach.looking() as conn:
+        async with self._databases.reading() as conn:
             return await views.item_detail(conn, id_)
 
     async def static(self, call: MgmtCall[None]) -> Response:
-        one = self._files.get(call.path_params["name"])
-        if one is None:
+        asset = self._files.get(call.path_params["name"])
+        if asset is None:
             raise NotFound("There is no such file.")
-        return Response(one.body, headers=FOR_EVER, media_type=one.media_type)
+        return Response(asset.body, headers=IMMUTABLE, media_type=asset.media_type)
 
     # Hubs.
 
     async def verify(self, call: MgmtCall[HubQuery]) -> Response:
-        asked, databases = call.body, await self._reach.databases()
-        if asked.mode != "denied" and not 0 < len(asked.challenge) <= callbacks.MAX_CHALLENGE_CHARS:
-            raise BadInput("hub.challenge is missing, or too long.")
+        query, databases = call.body, await self._databases.databases()
+        if query.mode != "denied" and not 0 < len(query.challenge) <= callbacks.MAX_CHALLENGE_CHARS:
+            raise BadInput("hub.challenge is missing or too long.")
         await callbacks.verify(
             databases,
             call.path_params["token"],
-            asked.mode,
-            asked.topic,
-            lease=asked.lease_seconds,
-            reason=asked.reason,
+            query.mode,
+            query.topic,
+            lease=query.lease_seconds,
+            reason=query.reason,
         )
-        return Response(asked.challenge, media_type="text/plain")
+        return Response(query.challenge, media_type="text/plain")
 
     async def deliver(self, call: MgmtCall[bytes]) -> Status:
-        """The same answer whoever signed it: nobody learns here what is a good signature."""
+        """Handle a delivery; the answer is the same for valid and invalid signatures."""
         signature = call.headers.get("x-hub-signature", "")
-        databases = await self._reach.databases()
+        databases = await self._databases.databases()
         await callbacks.deliver(databases, call.path_params["token"], signature, call.body)
         return Status("heard")
 
@@ -244,8 +242,8 @@ def number_of(call: MgmtCall[Any], what: Literal["feed", "item"]) -> int:
 
 
 def html(call: MgmtCall[Any], body: str) -> Response:
-    return conditional_response(call.headers, body.encode(), HTML_MEDIA_TYPE, HTML)
+    return conditional_response(call.headers, body.encode(), HTML_MEDIA_TYPE, HTML_HEADERS)
 
 
 def json(call: MgmtCall[Any], value: object) -> Response:
-    return conditional_response(call.headers, msgspec.json.encode(value), JSON, FRESH)
+    return conditional_response(call.headers, msgspec.json.encode(value), JSON, NO_CACHE)

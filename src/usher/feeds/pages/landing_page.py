@@ -1,7 +1,4 @@
-"""What somebody finds who only knows MGMT's address: what this is, and where everything is.
-
-Comes from the header Accept; goes to a browser as a page, to any other program as data.
-"""
+"""The landing page of MGMT: what it is and where everything is, as HTML for browsers and JSON for programs."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,14 +13,14 @@ DESCRIPTION: Final = (
 
 
 class LandingLink(Struct):
-    """An address, and what is there."""
+    """A path, and what is there."""
 
     path: str
     what: str
 
 
 class LandingPage(Struct):
-    """What this is, which version of it, and where to go."""
+    """A description of MGMT, its version, and links."""
 
     name: str
     version: str
@@ -32,32 +29,32 @@ class LandingPage(Struct):
 
 
 LINKS: Final[Sequence[LandingLink]] = (
-    LandingLink("/feeds", "feeds: how they are, and when they are polled next"),
-    LandingLink("/items", "items of feeds, to read and to search"),
-    LandingLink("/items.atom", "the newest items as an Atom feed"),
-    LandingLink("/v1/components", "crawlers, builders, servers and front-ends, and how they are"),
-    LandingLink("/v1/events", "what happened of late"),
-    LandingLink("/v1/jobs", "jobs that wait, run or failed"),
-    LandingLink("/v1/tasks", "what runs again and again"),
-    LandingLink("/v1/openapi.json", "every endpoint, as an OpenAPI document"),
-    LandingLink("/healthz", "whether the process answers"),
-    LandingLink("/readyz", "whether it can work"),
-    LandingLink("/metrics", "metrics for Prometheus"),
-    LandingLink("/version", "which Usher this is"),
+    LandingLink("/feeds", "Feed status and next poll"),
+    LandingLink("/items", "Items of feeds, to read and search"),
+    LandingLink("/items.atom", "The newest items as an Atom feed"),
+    LandingLink("/v1/components", "Status of crawlers, builders, index servers and front-ends"),
+    LandingLink("/v1/events", "Recent events"),
+    LandingLink("/v1/jobs", "Waiting, running and failed jobs"),
+    LandingLink("/v1/tasks", "Periodic tasks"),
+    LandingLink("/v1/openapi.json", "All endpoints as an OpenAPI document"),
+    LandingLink("/healthz", "Whether the process answers"),
+    LandingLink("/readyz", "Whether the process is ready for requests"),
+    LandingLink("/metrics", "Metrics for Prometheus"),
+    LandingLink("/version", "The version of Usher"),
 )
 LANDING_PAGE: Final = LandingPage("usher", __version__, DESCRIPTION, list(LINKS))
 
 
 def accepts_html(accept: str) -> bool:
-    """Whether whoever sent this header reads HTML, as browsers say; a program that says nothing does not."""
-    kinds = [one.partition(";") for one in accept.lower().split(",")]
+    """Whether an Accept header names HTML, as those of browsers do."""
+    types = [part.partition(";") for part in accept.lower().split(",")]
     return any(
-        kind.strip() in ("text/html", "application/xhtml+xml") and not has_zero_weight(more)
-        for kind, _, more in kinds
+        type_.strip() in ("text/html", "application/xhtml+xml") and not has_zero_weight(parameters)
+        for type_, _, parameters in types
     )
 
 
-def has_zero_weight(more: str) -> bool:
-    """Whether it is named in order not to be sent: `q=0`."""
-    weights = [one.strip() for one in more.split(";") if one.strip().startswith("q=")]
-    return any(one[2:].strip("0.") == "" for one in weights)
+def has_zero_weight(parameters: str) -> bool:
+    """Whether the parameters of a type contain `q=0`, which excludes it."""
+    names = (parameter.strip() for parameter in parameters.split(";"))
+    return any(name.startswith("q=") and name[2:].strip("0.") == "" for name in names)

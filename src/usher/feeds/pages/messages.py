@@ -1,4 +1,4 @@
-"""What can be asked about feeds and items, and what is answered: pages show the same values as the data beside them."""
+"""The queries and responses of the endpoints of feeds; pages show the same values as the JSON."""
 
 from datetime import datetime
 from typing import Annotated, Final, Literal
@@ -14,7 +14,7 @@ Condition = Literal["good", "new", "failing", "disabled", "gone"]
 
 
 class FeedsQuery(Struct, frozen=True):
-    """Which feeds; `after` is the number of the last one that was shown."""
+    """Which feeds to list; `after` is the number of the last feed of the previous page."""
 
     show: Show = "all"
     tag: str = ""
@@ -23,7 +23,7 @@ class FeedsQuery(Struct, frozen=True):
 
 
 class ItemsQuery(Struct, frozen=True):
-    """Which items; what is empty is no condition. Days are of UTC, and both of them count."""
+    """Which items to list; an empty condition does not count. Days are in UTC and inclusive."""
 
     words: str = ""
     feed: str = ""
@@ -35,7 +35,7 @@ class ItemsQuery(Struct, frozen=True):
 
 
 class HubQuery(Struct, frozen=True):
-    """What a hub says when it calls."""
+    """The query of a hub's callback."""
 
     mode: Literal["subscribe", "unsubscribe", "denied"] = field(name="hub.mode")
     topic: str = field(name="hub.topic")
@@ -45,7 +45,7 @@ class HubQuery(Struct, frozen=True):
 
 
 class FeedRow(Struct, frozen=True):
-    """A feed in a list; `days` are its items of the last fourteen days, today's last."""
+    """A feed in a list; `days` has the number of items of each of the last 14 days, today last."""
 
     id: int
     url: str
@@ -58,7 +58,7 @@ class FeedRow(Struct, frozen=True):
     errors: int
     error: str
     items: int
-    more_items: bool  # whether there are more than were counted
+    more_items: bool  # the count stopped at its limit
     polled_at: datetime | None
     succeeded_at: datetime | None
     next_at: datetime | None
@@ -67,7 +67,7 @@ class FeedRow(Struct, frozen=True):
 
 
 class FeedList(Struct, frozen=True):
-    """A page of feeds; `after` asks for the next one."""
+    """A page of feeds; `after` leads to the next one."""
 
     feeds: list[FeedRow]
     counts: FeedCounts
@@ -75,7 +75,7 @@ class FeedList(Struct, frozen=True):
 
 
 class ItemRow(Struct, frozen=True):
-    """An item in a list; title and text are plain, whatever the feed sent."""
+    """An item in a list, with plain title and text."""
 
     id: int
     feed: int | None
@@ -92,14 +92,14 @@ class ItemRow(Struct, frozen=True):
 
 
 class ItemList(Struct, frozen=True):
-    """A page of items, the newest first; `after` asks for the next one."""
+    """A page of items, the newest first; `after` leads to the next one."""
 
     items: list[ItemRow]
     after: str | None
 
 
 class FeedDetail(Struct, frozen=True):
-    """A feed with what it says of itself, how its polls went and what it brought last; periods in seconds."""
+    """A feed with its metadata, polls and latest items; periods in seconds."""
 
     feed: FeedRow
     about: FeedMetadata | None
@@ -131,7 +131,7 @@ class MediaFile(Struct, frozen=True):
 
 
 class ItemDetail(Struct, frozen=True):
-    """An item with its whole text, which is plain."""
+    """An item with its full plain text."""
 
     item: ItemRow
     text: str

@@ -1,7 +1,4 @@
-"""What the pages of feeds show besides what commands show: counts, tags, what a feed says of itself, its hub.
-
-Comes from the schema `feeds`, read by whoever may only look; goes to pages and to the data beside them.
-"""
+"""Reads what the pages of feeds show: counts, tags, the metadata of a feed and its hub."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +11,7 @@ from usher.feeds.websub.rules import HubState
 
 store = load_statements(__file__)
 
-MAX_COUNTED_ITEMS: Final = 1_000  # that are counted of a feed in a list
+MAX_COUNTED_ITEMS: Final = 1_000  # per feed in a list
 MAX_TAGS: Final = 100
 
 
@@ -28,7 +25,7 @@ class FeedCounts:
 
 @dataclass(frozen=True, slots=True)
 class FeedMetadata:
-    """What a feed says about itself, and since when we know it."""
+    """The feed's own fields, and when it was first and last read."""
 
     title: str
     description: str
@@ -48,7 +45,7 @@ class FeedMetadata:
 
 @dataclass(frozen=True, slots=True)
 class HubStatus:
-    """A subscription at a hub, for people."""
+    """A subscription at a hub, without its secrets."""
 
     hub: str
     topic: str
@@ -71,9 +68,9 @@ async def tags(conn: Connection) -> list[str]:
 
 
 async def sizes(conn: Connection, feeds: Sequence[int]) -> dict[int, int]:
-    """How many items feeds have, or one more than are counted."""
-    found = await store.sizes.tuples(conn, feeds=list(feeds), most=MAX_COUNTED_ITEMS + 1)
-    return {id_: number for id_, number in found}  # noqa: C416 - typed
+    """The number of items of feeds, up to MAX_COUNTED_ITEMS + 1."""
+    rows = await store.sizes.tuples(conn, feeds=list(feeds), most=MAX_COUNTED_ITEMS + 1)
+    return {id_: number for id_, number in rows}  # noqa: C416 - typed
 
 
 async def about(conn: Connection, feed: int) -> FeedMetadata | None:

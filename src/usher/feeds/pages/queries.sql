@@ -1,5 +1,5 @@
 -- name: counts
--- How many feeds there are, how many of them fail, and how many are off.
+-- How many feeds there are, and how many of them are failing, disabled and gone.
 select
     count(*), count(*) filter (where m.state = 'enabled' and p.errors > 0), count(*) filter (where m.state = 'disabled'),
     count(*) filter (where m.state = 'gone')
@@ -7,7 +7,7 @@ from feeds.feed_metadata m
 left join feeds.feed_poll p on p.metadata_id = m.id;
 
 -- name: tags
--- The tags of feeds, the commonest first.
+-- The tags of feeds, the most frequent first.
 select t.tag
 from feeds.feed_metadata m, unnest(m.tags) as t (tag)
 group by t.tag
@@ -15,12 +15,12 @@ order by count(*) desc, t.tag
 limit %(n)s;
 
 -- name: sizes
--- How many items some feeds have, counted no further than this.
+-- How many items feeds have, counted up to a limit.
 select g.id, (select count(*) from (select from feeds.feed_item i where i.feed_id = g.id limit %(most)s) as counted)
 from unnest(%(feeds)s::bigint[]) as g (id);
 
 -- name: about
--- What a feed says about itself.
+-- The feed's own fields.
 select
     f.title, f.description, f.link, f.language, f.copyright, f.generator, f.type, f.encoding, f.pub_date, f.first_date,
     f.mod_date, f.hub,
@@ -37,7 +37,7 @@ from feeds.feed f
 where f.id = %(feed)s;
 
 -- name: hub
--- How the subscription of a feed at its hub stands; what only the hub may know is not told.
+-- The subscription of a feed at its hub, without its secrets.
 select hub, topic, state, reason, lease_until, pinged_at, pings, ignored, trusted
 from feeds.websub
 where metadata_id = %(id)s;

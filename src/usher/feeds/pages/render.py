@@ -1,7 +1,4 @@
-"""Pages of feeds and items as HTML: made on the server, escaped by the templates, of use without a script.
-
-Comes from what `pages_look` gathered; goes to browsers.
-"""
+"""Renders the pages of feeds and items as HTML, which works without scripts."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -34,16 +31,16 @@ POLICY: Final = (
 
 
 def load_assets() -> dict[str, Asset]:
-    """The files that pages need: those of the search page, and our own."""
+    """The static files of the search page and our own."""
     own = sorted(file for file in (HERE / "static").iterdir() if file.suffix in assets.TYPES)
     return {**assets.load_assets(), **assets.name_by_digest(own)}
 
 
 class FeedPages:
-    """Templates, read once."""
+    """The templates, loaded once."""
 
     def __init__(self, files: Mapping[str, Asset]) -> None:
-        self._made = Environment(
+        self._environment = Environment(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
             undefined=StrictUndefined,
@@ -52,69 +49,73 @@ class FeedPages:
             auto_reload=False,
             finalize=printable,
         )
-        self._made.filters.update(
+        self._environment.filters.update(
             day=words.day,
             distance=words.distance,
             file=words.file,
             host=words.host,
             moment=words.moment,
             paragraphs=words.paragraphs,
-            plainly=lambda said: words.line(said, "text/html", most=500),
+            plainly=lambda html: words.line(html, "text/html", max_chars=500),
             size=words.size,
             span=lambda seconds: words.span(timedelta(seconds=seconds)),
         )
-        self._made.tests["link"] = words.is_link
-        self._made.globals.update(
-            assets={name: one.path for name, one in files.items()},
+        self._environment.tests["link"] = words.is_link
+        self._environment.globals.update(
+            assets={name: asset.path for name, asset in files.items()},
             bars=sparkline.bars,
             drawn=(sparkline.WIDTH, sparkline.HEIGHT),
-            feeds_at=feeds_url,
-            items_at=items_url,
+            feeds_url=feeds_url,
+            items_url=items_url,
             spoken=sparkline.describe,
         )
 
-    def feeds(self, found: FeedList, query: FeedsQuery, tags: list[str], now: datetime) -> str:
-        return self._render("feeds.html", found=found, query=query, tags=tags, now=now)
+    def feeds(self, data: FeedList, query: FeedsQuery, tags: list[str], now: datetime) -> str:
+        return self._render("feeds.html", data=data, query=query, tags=tags, now=now)
 
-    def feed(self, found: FeedDetail, now: datetime) -> str:
-        return self._render("feed.html", found=found, now=now)
+    def feed(self, data: FeedDetail, now: datetime) -> str:
+        return self._render("feed.html", data=data, now=now)
 
-    def items(self, found: ItemList, query: ItemsQuery, now: datetime) -> str:
-        more = {
-            "atom": atom.address(query, after=""),
-            "heading": atom.title(query, found),
-            "next": atom.address(query, path="/items", after=found.after or ""),
-        }
-        return self._render("items.html", found=found, query=query, now=now, **more)
+    def items(self, data: ItemList, query: ItemsQuery, now: datetime) -> str:
+        return self._render(
+            "items.html",
+            data=data,
+            query=query,
+            now=now,
+            atom=atom.address(query, after=""),
+            heading=atom.title(query, data),
+            next=atom.address(query, path="/items", after=data.after or ""),
+        )
 
-    def item(self, found: ItemDetail, now: datetime) -> str:
-        return self._render("item.html", found=found, now=now)
+    def item(self, data: ItemDetail, now: datetime) -> str:
+        return self._render("item.html", data=data, now=now)
 
     def home(self, home: LandingPage) -> str:
         return self._render("home.html", home=home)
 
-    def trouble(self, error: UsherError) -> str:
-        return self._render("trouble.html", error=error)
+    def error(self, error: UsherError) -> str:
+        return self._render("error.html", error=error)
 
-    def _render(self, template: str, **given: Any) -> str:  # noqa: ANN401 - what the template shows
-        return self._made.get_template(template).render(**given)
+    def _render(self, template: str, **values: Any) -> str:  # noqa: ANN401 - what the template shows
+        return self._environment.get_template(template).render(**values)
 
 
 def printable(value: object) -> object:
-    """What is shown, whatever it is: no text from outside rearranges the page."""
-    from_outside = isinstance(value, str) and not hasattr(value, "__html__")
-    return words.visible(str(value)) if from_outside else value
+    """The value without invisible characters, so that no foreign text rearranges the page."""
+    foreign = isinstance(value, str) and not hasattr(value, "__html__")
+    return words.visible(str(value)) if foreign else value
 
 
 def feeds_url(query: FeedsQuery | None = None, **changed: object) -> str:
-    """Where a list of feeds is."""
-    asked = FeedsQuery() if query is None else query
-    said = {"show": asked.show, "tag": asked.tag, "contains": asked.contains, "after": 0, **changed}
-    usual = {"show": "all", "after": 0}
-    left = {name: value for name, value in said.items() if value and value != usual.get(name)}
-    return f"/feeds?{urlencode(left, errors='replace')}" if left else "/feeds"
+    """The URL of a list of feeds, with the changed conditions."""
+    old = query or FeedsQuery()
+    values = {"show": old.show, "tag": old.tag, "contains": old.contains, "after": 0, **changed}
+    if values["show"] == "all":
+        del values["show"]
+    parameters = {name: value for name, value in values.items() if value}
+    return f"/feeds?{urlencode(parameters, errors='replace')}" if parameters else "/feeds"
 
 
-def items_url(**asked: object) -> str:
-    """Where a list of items is."""
-    return f"/items?{urlencode(asked, errors='replace')}"
+def items_url(**conditions: object) -> str:
+    """The URL of a list of items."""
+    return f"/items?{urlencode(conditions, errors='replace')}"

@@ -1,7 +1,4 @@
-"""How pages put things into words: texts that came as HTML, moments near and far, links that are safe to follow.
-
-Comes from what feeds said; goes to templates and to data. Nothing here is ever HTML.
-"""
+"""Formats texts, times, sizes and links for pages. The results are plain text, never HTML."""
 
 import re
 from datetime import UTC, date, datetime, timedelta
@@ -10,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from usher.feeds.items.clean import plain_text
 
-MAX_HTML_CHARS: Final = 500_000  # characters that a page reads of an item
+MAX_HTML_CHARS: Final = 500_000
 MAX_LINE_CHARS: Final = 300
 UNITS: Final[tuple[tuple[str, int], ...]] = (
     ("day", 86_400),
@@ -18,41 +15,41 @@ UNITS: Final[tuple[tuple[str, int], ...]] = (
     ("minute", 60),
     ("second", 1),
 )
-UNIT_THRESHOLD: Final = (
-    1.99  # a larger unit is used from about twice itself on: "36 hours", not "2 days"
-)
+UNIT_THRESHOLD: Final = 1.99  # a unit is used from about two of it on: "36 hours", not "2 days"
 WEB_SCHEMES: Final = frozenset({"http", "https"})
 KILO: Final = 1000
 
-_UNSEEN: Final = re.compile(
+_INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffe\uffff\ud800-\udfff]"
 )
 _EMPTY_LINES: Final = re.compile(r"[ \t]*\n\s*\n\s*")
 
 
-def text_of(said: str, kind: str) -> str:
-    """What a feed said as text alone, with its paragraphs."""
-    text = plain_text(said[:MAX_HTML_CHARS], kind)
+def text_of(content: str, kind: str) -> str:
+    """The plain text of a content, with its paragraphs."""
+    text = plain_text(content[:MAX_HTML_CHARS], kind)
     return visible(text.replace("\r\n", "\n").replace("\r", "\n")).strip()
 
 
 def visible(text: str) -> str:
-    """Without what cannot be seen, or turns the direction of what follows."""
-    return _UNSEEN.sub("", text)
+    """The text without characters that are invisible or change its direction."""
+    return _INVISIBLE.sub("", text)
 
 
-def line(said: str, kind: str = "text", most: int = MAX_LINE_CHARS) -> str:
-    """The same on one line, and no more of it than this."""
-    found = " ".join(text_of(said[: most * 20], kind)[: most * 10].split())
-    return found if len(found) <= most else f"{found[: most - 1].rstrip()}\N{HORIZONTAL ELLIPSIS}"
+def line(content: str, kind: str = "text", max_chars: int = MAX_LINE_CHARS) -> str:
+    """The plain text of a content on one line, cut to a number of characters."""
+    text = " ".join(text_of(content[: max_chars * 20], kind)[: max_chars * 10].split())
+    if len(text) <= max_chars:
+        return text
+    return f"{text[: max_chars - 1].rstrip()}\N{HORIZONTAL ELLIPSIS}"
 
 
 def paragraphs(text: str) -> list[str]:
-    return [one for one in _EMPTY_LINES.split(text.strip()) if one]
+    return [block for block in _EMPTY_LINES.split(text.strip()) if block]
 
 
 def is_link(url: str) -> bool:
-    """Whether a browser may follow it: a page of the web, never a script."""
+    """Whether a page may link to a URL: only to the web, never to a script."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -70,7 +67,7 @@ def host(url: str) -> str:
 
 
 def file(url: str) -> str:
-    """What a file is called, as far as its address tells."""
+    """The file name in a URL, or its host."""
     try:
         name = line(unquote(urlsplit(url).path.rstrip("/").rpartition("/")[2]))
     except ValueError:
@@ -88,22 +85,24 @@ def day(when: date) -> str:
 
 
 def distance(when: datetime, now: datetime) -> str:
-    """How far off a moment is."""
-    apart = when - now
-    if abs(apart) < timedelta(seconds=1):
+    """The time until or since a moment."""
+    difference = when - now
+    if abs(difference) < timedelta(seconds=1):
         return "now"
-    return f"in {span(apart)}" if apart > timedelta() else f"{span(-apart)} ago"
+    return f"in {span(difference)}" if difference > timedelta() else f"{span(-difference)} ago"
 
 
 def span(length: timedelta) -> str:
     seconds = length.total_seconds()
-    unit, size = next(one for one in UNITS if seconds >= UNIT_THRESHOLD * one[1] or one[1] == 1)
-    number = round(seconds / size)
+    unit, length_of_unit = next(
+        pair for pair in UNITS if seconds >= UNIT_THRESHOLD * pair[1] or pair[1] == 1
+    )
+    number = round(seconds / length_of_unit)
     return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 
 def size(number: int) -> str:
-    """Bytes as people say it."""
+    """A number of bytes with a unit."""
     left, units = float(number), ["bytes", "kB", "MB", "GB", "TB"]
     while left >= KILO and len(units) > 1:
         left, units = left / KILO, units[1:]

@@ -1,8 +1,7 @@
-"""Which characters the bytes of a feed are, whatever three places claim.
+"""Decodes the bytes of a feed to UTF-8.
 
-Comes from the body and the Content-Type header; goes to the parsers as UTF-8 without a mark. A mark at the front is
-believed first, then the server, then the XML declaration; but text that is valid UTF-8 and more than ASCII is UTF-8,
-though it be declared one of the eight-bit sets, in which everything is valid.
+A byte order mark decides first, then the Content-Type header, then the XML declaration. A body that is valid UTF-8 and
+not ASCII is UTF-8 even if it is declared in an 8-bit encoding, because every body is valid in those.
 """
 
 import codecs
@@ -12,17 +11,17 @@ from typing import Final, NamedTuple
 
 from resiliparse.parse.encoding import detect_encoding
 
-_HEAD: Final = 1_000  # bytes in which a declaration is looked for
-_GUESSED: Final = 100_000  # bytes by which an encoding is guessed
-_MARKS: Final = (  # UTF-32 before UTF-16, whose mark is the beginning of its own
+_HEAD: Final = 1_000  # bytes that may contain the declaration
+_GUESSED: Final = 100_000  # bytes from which the encoding is guessed
+_MARKS: Final = (  # UTF-32 first, because its mark starts with that of UTF-16
     (codecs.BOM_UTF32_LE, "utf-32le"),
     (codecs.BOM_UTF32_BE, "utf-32be"),
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16le"),
     (codecs.BOM_UTF16_BE, "utf-16be"),
 )
-_FAMILY: Final = "cp037"  # one of many, all of which write a declaration alike
-_OPENINGS: Final = (  # `<` or `<?` as these write it
+_FAMILY: Final = "cp037"  # stands for all EBCDIC encodings, which encode a declaration alike
+_OPENINGS: Final = (  # `<` or `<?` in these encodings
     (b"\x4c\x6f\xa7\x94", _FAMILY),
     (b"\x00\x00\x00<", "utf-32be"),
     (b"<\x00\x00\x00", "utf-32le"),
@@ -41,7 +40,7 @@ _EIGHT_BITS: Final = re.compile(r"ascii|latin|iso8859|cp12|cp8|koi8|mac|charmap|
 
 
 class DecodedText(NamedTuple):
-    """The feed in UTF-8, what it was written in, and what was wrong about that."""
+    """The feed in UTF-8, its original encoding, and what was wrong with it."""
 
     utf8: bytes
     encoding: str
@@ -49,21 +48,20 @@ class DecodedText(NamedTuple):
 
 
 def decode(body: bytes, content_type: str = "") -> DecodedText:
-    """Read the bytes as what they are most likely to be; whatever cannot be read is replaced."""
+    """Decode the bytes with the most likely encoding; bytes that have no meaning are replaced."""
     mark, width = _mark(body)
     body = body[width:]
-    said = _said(body, content_type, mark)
-    for name in (*_likely(body, said, mark), "utf-8", *_guesses(body)):
+    declared = _declared_encodings(body, content_type, mark)
+    for name in (*_likely(body, declared, mark), "utf-8", *_guesses(body)):
         if (utf8 := _as_utf8(body, name)) is not None:
-            told = said[0] if said else name
-            return DecodedText(utf8, name, "" if name == told else _lied(told, name))
-    return DecodedText(
-        body.decode("utf-8", "replace").encode(), "utf-8", "Some bytes are of no encoding."
-    )
+            problem = _wrong_declaration(declared[0], name) if declared else ""
+            return DecodedText(utf8, name, problem)
+    utf8 = body.decode("utf-8", "replace").encode()
+    return DecodedText(utf8, "utf-8", "Some bytes are valid in no encoding.")
 
 
-def _said(body: bytes, content_type: str, mark: str) -> list[str]:
-    """What the server and the declaration say, in this order."""
+def _declared_encodings(body: bytes, content_type: str, mark: str) -> list[str]:
+    """The encodings in the Content-Type header and the XML declaration, in this order."""
     head = body[:_HEAD]
     if mark:
         head = head.decode(mark, "ignore").encode()
@@ -73,20 +71,20 @@ def _said(body: bytes, content_type: str, mark: str) -> list[str]:
     return [_name(word) or word.lower() for word in words if word]
 
 
-def _likely(body: bytes, said: list[str], mark: str) -> Iterator[str]:
+def _likely(body: bytes, declared: list[str], mark: str) -> Iterator[str]:
     if mark and mark != _FAMILY:
         yield mark
-    if mark != _FAMILY and any(map(_EIGHT_BITS.search, said)) and not body.isascii():
+    if mark != _FAMILY and any(map(_EIGHT_BITS.search, declared)) and not body.isascii():
         yield "utf-8"
-    # Bytes that begin with a plain `<` are of neither, or there would be a mark.
-    yield from (name for name in said if not name.startswith(("utf-16", "utf-32")))
+    # A body in UTF-16 or UTF-32 has a mark or an opening that `_mark` recognises.
+    yield from (name for name in declared if not name.startswith(("utf-16", "utf-32")))
     yield mark
 
 
 def _guesses(body: bytes) -> Iterator[str]:
     yield _name(detect_encoding(body[:_GUESSED]) or "")
     yield "cp1252"
-    yield "iso8859-1"  # to which every byte is a character
+    yield "iso8859-1"  # decodes every byte
 
 
 def _mark(body: bytes) -> tuple[str, int]:
@@ -97,27 +95,28 @@ def _mark(body: bytes) -> tuple[str, int]:
 
 
 def _as_utf8(body: bytes, name: str) -> bytes | None:
-    known = _name(name)
-    if not known:
+    codec = _name(name)
+    if not codec:
         return None
     try:
-        text = body.decode(known)
-        return body if known == "utf-8" else text.encode()
+        text = body.decode(codec)
+        return body if codec == "utf-8" else text.encode()
     except (UnicodeError, LookupError):
         return None
 
 
 def _name(name: str) -> str:
-    """Python's own name of an encoding of text, or nothing."""
+    """Python's name of a text encoding; empty if there is none."""
     try:
-        known = codecs.lookup(name).name
+        codec = codecs.lookup(name).name
     except (LookupError, UnicodeError):
         return ""
-    known = _WIDER.get(known, known)
-    return "" if known in _NOT_TEXT else known
+    codec = _WIDER.get(codec, codec)
+    return "" if codec in _NOT_TEXT else codec
 
 
-def _lied(said: str, name: str) -> str:
-    if said.startswith(name[:6]) and name[:6] in {"utf-16", "utf-32"}:
+def _wrong_declaration(declared: str, name: str) -> str:
+    same_family = declared.startswith(name[:6]) and name[:6] in {"utf-16", "utf-32"}
+    if declared == name or same_family:
         return ""
-    return f"It says that it is written in {said}, but it is in {name}."
+    return f"It is declared as {declared}, but it is in {name}."

@@ -1,8 +1,4 @@
-"""Times as feeds write them: RFC 822, ISO 8601, and what people and programs make of them.
-
-Comes from the text of a date element; goes to an aware time in UTC, or None if nobody can tell. `now` is needed for
-dates that leave the century out.
-"""
+"""Parses the dates of feeds: RFC 822, ISO 8601 and their many variants."""
 
 import re
 from collections.abc import Mapping
@@ -10,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
-MAX_CHARS: Final = 100  # characters; no date is longer
-_FIRST_YEAR: Final = 2  # year 1 is how programs write "no date"
-_PIVOT: Final = 90  # two digits below this are of this century
-_ENGLISH: Final = (
+MAX_CHARS: Final = 100
+_FIRST_YEAR: Final = 2  # programs write "no date" as year 1
+_PIVOT: Final = 90  # two-digit years below this are in this century
+_ENGLISH: Final = [
     "jan",
     "feb",
     "mar",
@@ -26,8 +22,8 @@ _ENGLISH: Final = (
     "oct",
     "nov",
     "dec",
-)
-# By month, the beginnings of its name in other languages, as feeds have been seen to use them.
+]
+# By month, the first letters of its name in other languages, as feeds write them.
 # ruff: noqa: RUF001 - Greek is meant
 _FOREIGN: Final = (
     "ene gen ιαν janv",
@@ -67,7 +63,7 @@ ZONES: Final[Mapping[str, int]] = (
     )
 )
 
-_COMMON: Final = re.compile(  # nine dates of ten
+_COMMON: Final = re.compile(  # matches nine of ten dates
     r"[A-Z][a-z][a-z], (\d\d?) ([A-Z][a-z][a-z]) (\d{4}) (\d\d):(\d\d):(\d\d) "
     r"(?:(GMT|UTC|Z)|([+-])(\d\d)(\d\d))",
     re.ASCII,
@@ -103,7 +99,7 @@ _FORMS: Final = tuple(
     )
 )
 _COMMENT: Final = re.compile(r"\s*\([^()]*\)\s*$")
-# Korean writes the numbers as we do, with words around them, in its own time.
+# Korean dates have words around the numbers and are in Korean time.
 _KOREAN: Final = re.compile(
     r"(\d{4})(?:-|년\s*)(\d\d)(?:-|월\s*)(\d\d)(?:일\s+|\s+(오전|오후)\s+)(\d{1,2}):(\d{1,2}):(\d{1,2})$"
 )
@@ -111,9 +107,9 @@ _HALVES: Final = {"오전": "am", "오후": "pm"}
 
 
 def parse_date(text: str, now: datetime) -> datetime | None:
-    """The time that the text names."""
-    if found := _COMMON.fullmatch(text):
-        return _common(found)
+    """The time in a text, in UTC; None if it is no date. `now` completes dates without a century."""
+    if match := _COMMON.fullmatch(text):
+        return _common(match)
     if _ISO.fullmatch(text) and (time := _iso(text)):
         return time
     if len(text) > MAX_CHARS:
@@ -124,7 +120,7 @@ def parse_date(text: str, now: datetime) -> datetime | None:
         clock = ":".join(korean.group(5, 6, 7))
         plain = f"{korean[1]}-{korean[2]}-{korean[3]} {clock}{half} +0900"
     for form in _FORMS:
-        if (match := form.match(plain)) and (time := _made(match.groupdict(), now)):
+        if (match := form.match(plain)) and (time := _from_parts(match.groupdict(), now)):
             return time
     return None
 
@@ -137,8 +133,8 @@ def _iso(text: str) -> datetime | None:
     return time if time.year >= _FIRST_YEAR else None
 
 
-def _common(found: re.Match[str]) -> datetime | None:
-    day, month, year, hour, minute, second, _, sign, zone_hours, zone_minutes = found.groups()
+def _common(match: re.Match[str]) -> datetime | None:
+    day, month, year, hour, minute, second, _, sign, zone_hours, zone_minutes = match.groups()
     number = MONTHS.get(month.lower())
     if number is None:
         return None
@@ -150,8 +146,8 @@ def _common(found: re.Match[str]) -> datetime | None:
     )
 
 
-def _made(parts: dict[str, str | None], now: datetime) -> datetime | None:
-    """The time of what a form has found; not every form has every part."""
+def _from_parts(parts: dict[str, str | None], now: datetime) -> datetime | None:
+    """The time of the groups of a form; a form may lack some of them."""
     year = _year(parts["y"] or "", now, centuries="o" not in parts and "month" in parts)
     month, day = _month(parts), int(parts.get("d") or 1)
     if month is None:
@@ -167,7 +163,7 @@ def _made(parts: dict[str, str | None], now: datetime) -> datetime | None:
 
 
 def _year(digits: str, now: datetime, *, centuries: bool) -> int:
-    """Two digits: RFC 822 means the years around us, ISO 8601 this century."""
+    """The year; with two digits RFC 822 means a year around now, ISO 8601 this century."""
     year = int(digits)
     if len(digits) > 2:  # noqa: PLR2004 - digits
         return year
@@ -186,13 +182,13 @@ def _hour(parts: dict[str, str | None]) -> int:
     hour, half = int(parts.get("h") or 0), (parts.get("pm") or "").strip()
     if not half:
         return hour
-    if hour > 12:  # noqa: PLR2004 - 17:00 pm, which is said all the same
+    if hour > 12:  # noqa: PLR2004 - some feeds write 17:00 pm
         return hour
     return hour % 12 + (12 if half.startswith("p") else 0)
 
 
 def _minutes(zone: str) -> int | None:
-    """How far a zone is from UTC; None if it cannot be."""
+    """The offset of a zone from UTC."""
     numbers = zone.removeprefix("etc/").lstrip("gmtuc")
     if numbers[:1] not in {"+", "-"}:
         return ZONES.get(zone.removeprefix("etc/"), 0)
@@ -203,7 +199,7 @@ def _minutes(zone: str) -> int | None:
 def _utc(
     date: tuple[int, int, int], clock: tuple[int, int, int], *, minutes: int
 ) -> datetime | None:
-    """The time, with midnight as 24:00 and the leap second allowed; None if no calendar has it."""
+    """The time, also for 24:00 and the leap second; None if it does not exist."""
     hour, minute, second = clock
     if hour == 24 and not minute and not second:  # noqa: PLR2004
         hour, minutes = 0, minutes - 24 * 60

@@ -1,13 +1,14 @@
-"""What each kind of element says about an item or a feed.
+"""The fast parser's handlers: each reads one element into a builder.
 
-Comes from one element at a time, chosen by `tables`; goes to the draft. Where two elements say the same, the one wins
-that wins in feedparser.
+Where two elements compete for a field, the one wins that wins in feedparser.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
+
+from msgspec.structs import replace
 
 from usher.feeds.model import Author, Category, Enclosure, FeedLink
 from usher.feeds.parse.element_reader import (
@@ -28,281 +29,283 @@ _STRAY: Final = re.compile(r"&([A-Za-z0-9_]+);")
 
 
 def title(
-    where: ElementContext,
-    draft: FastItemBuilder,
+    context: ElementContext,
+    builder: FastItemBuilder,
     element: Element,
     *,
     deep: int = 0,
     media: bool = False,
 ) -> str:
-    given = attributes(element)
-    found = where.content(element, given, "text/plain")
-    if -1 < draft.titled <= deep:
-        return found.value
-    if deep <= draft.title_at or isinstance(draft, FastFeedBuilder):
-        draft.title, draft.title_at = found, deep
+    attrs = attributes(element)
+    text = context.content(element, attrs, "text/plain")
+    if -1 < builder.titled <= deep:
+        return text.value
+    if deep <= builder.title_at or isinstance(builder, FastFeedBuilder):
+        builder.title, builder.title_at = text, deep
     else:
-        draft.title = Content(draft.title.value, found.type, found.base)
-    draft.speaks(0, where.language_in(given))
-    if found.value and not media:
-        draft.titled = deep
-    return found.value
+        builder.title = Content(builder.title.value, text.type, text.base)
+    builder.set_language(0, context.language_in(attrs))
+    if text.value and not media:
+        builder.titled = deep
+    return text.value
 
 
 def summary(
-    where: ElementContext,
-    draft: FastItemBuilder,
+    context: ElementContext,
+    builder: FastItemBuilder,
     element: Element,
     default: str = "text/plain",
     *,
     deep: int = 0,
 ) -> str:
-    """A summary; if there is one already, and no content, then it is the content."""
-    if draft.summary is not None and not draft.has_content:
-        return content(where, draft, element)
-    given = attributes(element)
-    found = where.content(element, given, default)
-    if draft.summary is None or deep <= draft.summary_at:
-        draft.summary, draft.summary_at = found, deep
+    """A summary; a second one is the content if there is none."""
+    if builder.summary is not None and not builder.has_content:
+        return content(context, builder, element)
+    attrs = attributes(element)
+    text = context.content(element, attrs, default)
+    if builder.summary is None or deep <= builder.summary_at:
+        builder.summary, builder.summary_at = text, deep
     else:
-        draft.summary = Content(draft.summary.value, found.type, found.base)
-    draft.speaks(1, where.language_in(given))
-    return found.value
+        builder.summary = Content(builder.summary.value, text.type, text.base)
+    builder.set_language(1, context.language_in(attrs))
+    return text.value
 
 
-def description(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
-    summary(where, draft, element, "text/html")
+def description(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
+    summary(context, builder, element, "text/html")
 
 
 def content(
-    where: ElementContext, draft: FastItemBuilder, element: Element, default: str = "text/plain"
+    context: ElementContext, builder: FastItemBuilder, element: Element, default: str = "text/plain"
 ) -> str:
-    given = attributes(element)
-    found = where.content(element, given, default)
-    draft.has_content = True
-    if not draft.contents:
-        draft.speaks(2, where.language_in(given))
-    draft.contents.append(found)
-    if draft.summary is None:
-        draft.summary = found
-    return found.value
+    attrs = attributes(element)
+    text = context.content(element, attrs, default)
+    builder.has_content = True
+    if not builder.contents:
+        builder.set_language(2, context.language_in(attrs))
+    builder.contents.append(text)
+    if builder.summary is None:
+        builder.summary = text
+    return text.value
 
 
-def encoded(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
-    content(where, draft, element, "text/html")
+def encoded(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
+    content(context, builder, element, "text/html")
 
 
-def rights(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
-    draft.rights = where.content(element, attributes(element), "text/plain")
+def rights(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
+    builder.rights = context.content(element, attributes(element), "text/plain")
 
 
-def guid(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
-    given = attributes(element)
-    draft.permalink = given.get("ispermalink", "true") == "true"
-    _identify(where, draft, element, given, stands_in=draft.permalink)
+def guid(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
+    attrs = attributes(element)
+    builder.permalink = attrs.get("ispermalink", "true") == "true"
+    _set_guid(context, builder, element, attrs, is_link=builder.permalink)
 
 
-def identity(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
-    """Atom's, which is no permalink, though it stands in for a link."""
-    given = attributes(element)
-    draft.permalink = False
-    _identify(where, draft, element, given, stands_in=given.get("ispermalink", "true") == "true")
+def atom_id(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
+    """The id of Atom: no permalink, but the link if there is no other."""
+    attrs = attributes(element)
+    builder.permalink = False
+    is_link = attrs.get("ispermalink", "true") == "true"
+    _set_guid(context, builder, element, attrs, is_link=is_link)
 
 
-def _identify(
-    where: ElementContext,
-    draft: FastItemBuilder,
+def _set_guid(
+    context: ElementContext,
+    builder: FastItemBuilder,
     element: Element,
-    given: Mapping[str, str],
+    attrs: Mapping[str, str],
     *,
-    stands_in: bool,
+    is_link: bool,
 ) -> None:
-    """An identity is kept as it is written, so that it stays the same when the feed moves."""
-    draft.guid = plain_text(element)
-    if stands_in and draft.link is None and is_address(draft.guid):
-        draft.link = join(where.base_in(given), draft.guid)
+    """Keep the guid as it is written, so that it stays the same when the feed moves."""
+    builder.guid = plain_text(element)
+    if is_link and builder.link is None and is_address(builder.guid):
+        builder.link = join(context.base_in(attrs), builder.guid)
 
 
-def link(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
-    """RSS has the address inside, Atom in an attribute; in RSS an address inside wins."""
-    given = attributes(element)
-    href = address_in(given) if given else None
-    if href is None or _text_wins(where, element, given):
-        href = where.address(element, given)
+def link(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
+    """A link: RSS has the URL as text, Atom as an attribute; in RSS the text wins."""
+    attrs = attributes(element)
+    href = url_attribute(attrs) if attrs else None
+    if href is None or _text_wins(context, element, attrs):
+        href = context.address(element, attrs)
         if ";" in href:
-            href = unstrayed(
-                href if isinstance(draft, FastFeedBuilder) else href.replace("&amp;", "&")
+            href = repair_entities(
+                href if isinstance(builder, FastFeedBuilder) else href.replace("&amp;", "&")
             )
-        draft.link = href
+        builder.link = href
     elif len(element):
         raise UnprovenElement
     else:
-        href = join(where.base_in(given), href)
-    if given:
-        _linked_as(draft, href, given)
+        href = join(context.base_in(attrs), href)
+    if attrs:
+        _add_link_of(builder, href, attrs)
     elif href:
-        draft.links.append(FeedLink(href, "alternate", "text/html"))
+        builder.links.append(FeedLink(href, "alternate", "text/html"))
 
 
-def _linked_as(draft: FastItemBuilder, href: str, given: Mapping[str, str]) -> None:
-    rel = given.get("rel", "alternate")
-    kind = given.get("type", "application/atom+xml" if rel == "self" else "text/html")
-    if rel == "alternate" and kind in _HTML and address_in(given) is not None:
-        draft.link = href
+def _add_link_of(builder: FastItemBuilder, href: str, attrs: Mapping[str, str]) -> None:
+    rel = attrs.get("rel", "alternate")
+    kind = attrs.get("type", "application/atom+xml" if rel == "self" else "text/html")
+    if rel == "alternate" and kind in _HTML and url_attribute(attrs) is not None:
+        builder.link = href
     if href:
-        one = FeedLink(href, rel, kind, given.get("title", ""), given.get("hreflang", ""))
-        _linked(draft, one, given)
+        title_, language = attrs.get("title", ""), attrs.get("hreflang", "")
+        _add_link(builder, FeedLink(href, rel, kind, title_, language), attrs)
 
 
-def _text_wins(where: ElementContext, element: Element, given: Mapping[str, str]) -> bool:
-    """Whether the text of a link is its address although an attribute has one, as in RSS."""
-    if where.atom or len(element) or given.get("rel", "alternate") != "alternate":
+def _text_wins(context: ElementContext, element: Element, attrs: Mapping[str, str]) -> bool:
+    """Whether the text of a link wins over its attribute."""
+    if context.atom or len(element) or attrs.get("rel", "alternate") != "alternate":
         return False
     return is_web_url((element.text or "").strip())
 
 
-def unstrayed(address: str) -> str:
-    """An address without the semicolons that make parameters look like entities."""
+def repair_entities(address: str) -> str:
+    """A URL without the semicolons that make its parameters look like entities."""
     return _STRAY.sub(r"&\1", address)
 
 
-def address_in(given: Mapping[str, str]) -> str | None:
-    """The address in the attributes of an element, under any of its names."""
-    href = given.get("url", given.get("uri", given.get("href"))) or given.get("href")
+def url_attribute(attrs: Mapping[str, str]) -> str | None:
+    """The URL in the attributes of an element, under any of its names."""
+    href = attrs.get("url", attrs.get("uri", attrs.get("href"))) or attrs.get("href")
     return href.strip() if href else href
 
 
-def _linked(draft: FastItemBuilder, one: FeedLink, given: Mapping[str, str]) -> None:
-    if one.rel == "enclosure" and not isinstance(draft, FastFeedBuilder):
-        made = Enclosure(one.href, one.type, parse_int(given.get("length")), one.title)
-        draft.enclosures.append(made)
+def _add_link(builder: FastItemBuilder, added: FeedLink, attrs: Mapping[str, str]) -> None:
+    if added.rel == "enclosure" and not isinstance(builder, FastFeedBuilder):
+        length = parse_int(attrs.get("length"))
+        builder.enclosures.append(Enclosure(added.href, added.type, length, added.title))
     else:
-        draft.links.append(one)
+        builder.links.append(added)
 
 
-def enclosure(_where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
-    given = attributes(element)
+def enclosure(_context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
+    attrs = attributes(element)
     if len(element):
         raise UnprovenElement
-    if href := address_in(given):
-        _linked(
-            draft, FeedLink(href, "enclosure", given.get("type", ""), given.get("title", "")), given
+    if href := url_attribute(attrs):
+        _add_link(
+            builder,
+            FeedLink(href, "enclosure", attrs.get("type", ""), attrs.get("title", "")),
+            attrs,
         )
 
 
-def source(_where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
-    """RSS's own; Atom's is a whole feed inside an item."""
-    given = attributes(element)
-    if "url" not in given:
+def source(_context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
+    """The source of RSS; that of Atom is a whole feed, which feedparser reads."""
+    attrs = attributes(element)
+    if "url" not in attrs:
         raise UnprovenElement
     name = plain_text(element)
-    if given["url"]:
-        draft.links.append(FeedLink(given["url"], "source", title=name))
+    if attrs["url"]:
+        builder.links.append(FeedLink(attrs["url"], "source", title=name))
 
 
-def written(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
-    """An author: in RSS by a text, in Atom by elements."""
-    one = person(where, element) if len(element) else parse_author(plain_text(element))
-    if one:
-        draft.authors.append(one)
+def author(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
+    """An author: in RSS a text, in Atom elements."""
+    added = person(context, element) if len(element) else parse_author(plain_text(element))
+    if added:
+        builder.authors.append(added)
 
 
-def contributor(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
+def contributor(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
     if len(element):
-        one = person(where, element)
-        draft.contributors += (Author(one.name, one.email, one.href, "contributor"),)
+        builder.contributors += (replace(person(context, element), role="contributor"),)
 
 
-def dc_contributor(_where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
+def dc_contributor(_context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
     plain_text(element)
     if name := (element.text or "").strip():
-        draft.contributors += (Author(name, role="contributor"),)
+        builder.contributors += (Author(name, role="contributor"),)
 
 
-def person(where: ElementContext, element: Element) -> Author:
-    """A person by name, address and page; elements of others' namespaces are passed over."""
-    before = where.enter(attributes(element))
-    said = dict.fromkeys(("name", "email", "href"), "")
+def person(context: ElementContext, element: Element) -> Author:
+    """A person with name, email and page; elements of other namespaces are ignored."""
+    before = context.enter(attributes(element))
+    fields = dict.fromkeys(("name", "email", "href"), "")
     for part in element:
-        name = where.names.name(part.tag)
+        name = context.names.name(part.tag)
         if name in {"uri", "url", "homepage"}:
-            said["href"] = where.address(part, attributes(part))
+            fields["href"] = context.address(part, attributes(part))
         elif name in {"name", "email"}:
             plain_text(part)
-            said[name] = (part.text or "").strip()
+            fields[name] = (part.text or "").strip()
         elif len(part) or (name and handled_by_feedparser(name)):
             raise UnprovenElement
-    where.leave(before)
-    if not any(said.values()):
+    context.leave(before)
+    if not any(fields.values()):
         raise UnprovenElement
-    return Author(said["name"], said["email"], said["href"])
+    return Author(fields["name"], fields["email"], fields["href"])
 
 
 def category(
-    _where: ElementContext, draft: FastItemBuilder, element: Element, scheme: str = ""
+    _context: ElementContext, builder: FastItemBuilder, element: Element, scheme: str = ""
 ) -> str:
-    given = attributes(element)
+    attrs = attributes(element)
     text = plain_text(element)
-    if not given and not scheme:
+    if not attrs and not scheme:
         if text:
-            draft.categories.append(Category(text))
+            builder.categories.append(Category(text))
         return text
-    term, label = given.get("term", ""), given.get("label", "")
-    scheme = given.get("scheme", scheme or given.get("domain", ""))
+    term, label = attrs.get("term", ""), attrs.get("label", "")
+    scheme = attrs.get("scheme", scheme or attrs.get("domain", ""))
     if not term and not text:
         if label:
-            draft.categories.append(Category(label, scheme, label))
+            builder.categories.append(Category(label, scheme, label))
         return text
     if term:
-        draft.categories.append(Category(term, scheme, label))
+        builder.categories.append(Category(term, scheme, label))
         scheme = label = ""
     if text:
-        draft.categories.append(Category(text, scheme, label))
+        builder.categories.append(Category(text, scheme, label))
     return text
 
 
-def itunes_category(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
+def itunes_category(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
     term = attributes(element).get("text", "")
     if not term or (element.text or "").strip():
         raise UnprovenElement
-    draft.categories.append(Category(term, _ITUNES))
+    builder.categories.append(Category(term, _ITUNES))
     for inner in element:
-        if where.names.name(inner.tag) != "itunes_category" or (inner.tail or "").strip():
+        if context.names.name(inner.tag) != "itunes_category" or (inner.tail or "").strip():
             raise UnprovenElement
-        itunes_category(where, draft, inner)
+        itunes_category(context, builder, inner)
 
 
-def words(_where: ElementContext, draft: FastItemBuilder, element: Element) -> str:
+def keywords(_context: ElementContext, builder: FastItemBuilder, element: Element) -> str:
     if attributes(element):
         raise UnprovenElement
     text = plain_text(element)
-    draft.keywords += tuple(parse_keywords(text))
+    builder.keywords += tuple(parse_keywords(text))
     return text
 
 
-def picture(where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
-    given = attributes(element)
+def itunes_image(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
+    attrs = attributes(element)
     plain_text(element)
-    href = given.get("href") or given.get("url") or ""
-    draft.image = join(where.base_in(given), href) if href else ""
+    href = attrs.get("href") or attrs.get("url") or ""
+    builder.image = join(context.base_in(attrs), href) if href else ""
 
 
-def license_text(_where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
+def license_text(_context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
     if href := plain_text(element):
-        draft.links.append(FeedLink(href, "license"))
+        builder.links.append(FeedLink(href, "license"))
 
 
-def license_resource(_where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
+def license_resource(_context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
     plain_text(element)
     if href := attributes(element).get("rdf:resource"):
-        draft.links.append(FeedLink(href, "license"))
+        builder.links.append(FeedLink(href, "license"))
 
 
-def point(_where: ElementContext, draft: FastItemBuilder, element: Element) -> None:
-    """`latitude longitude`; whatever follows must be numbers too."""
+def georss_point(_context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
+    """`latitude longitude`; anything after it must be numbers too."""
     try:
-        numbers = [float(one) for one in plain_text(element).replace(",", " ").split()]
+        numbers = [float(word) for word in plain_text(element).replace(",", " ").split()]
     except ValueError:
         numbers = []
-    found = geo_point(numbers[0], numbers[1]) if len(numbers) > 1 else None
-    draft.places = [found] if found else []
+    point = geo_point(numbers[0], numbers[1]) if len(numbers) > 1 else None
+    builder.places = [point] if point else []

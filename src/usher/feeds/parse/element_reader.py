@@ -1,7 +1,6 @@
-"""Elements of well-formed feeds, read as feedparser reads them, or declined.
+"""Reads names, attributes and texts of elements exactly as feedparser does.
 
-Comes from the tree of a feed; goes to the kinds of elements that fill the drafts. Whoever meets something that is not
-proven to be read alike raises `Decline`, and the whole feed goes to feedparser.
+Anything for which the result could differ raises `UnprovenElement`, and feedparser reads the whole feed.
 """
 
 import re
@@ -28,17 +27,17 @@ RSS_1: Final = "http://purl.org/rss/1.0/"
 RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _XML: Final = "http://www.w3.org/XML/1998/namespace"
 _XHTML: Final = "{http://www.w3.org/1999/xhtml}"
-_USERLAND: Final = "backend.userland.com/rss"  # under which RSS had many names
+_USERLAND: Final = "backend.userland.com/rss"  # part of several namespaces of RSS
 
 _RSS_09: Final = "http://my.netscape.com/rdf/simple/0.9/"
-# Of several dialects declared in one feed, feedparser takes the one that it sees first.
-_OTHERS: Final = {
+# A feed that declares two dialects is left to feedparser, which takes the first that it meets.
+_OTHER_DIALECTS: Final = {
     "atom": frozenset({RSS_1, _RSS_09}),
     "rss": frozenset({RSS_1, _RSS_09}),
     "rdf": frozenset({ATOM.lower(), _RSS_09}),
 }
-_NONE: Final[Attributes] = {}
-_NAMED: Final = {
+_NO_ATTRIBUTES: Final[Attributes] = {}
+_ATTRIBUTE_NAMES: Final = {
     f"{{{_XML}}}lang": "xml:lang",
     f"{{{_XML}}}base": "xml:base",
     f"{{{_XML}}}space": "xml:space",
@@ -59,15 +58,21 @@ _TYPES: Final = {
 }
 _MAX_DEPTH: Final = 100
 _NOT_INLINE: Final = frozenset({"body", "svg", "math"})
-# Keys that feedparser keeps lists and dictionaries under: an element of that name would overwrite them.
-_TAKEN: Final = frozenset(
+# These names are keys of feedparser's lists and dictionaries, which such an element overwrites.
+_RESERVED: Final = frozenset(
     {"links", "authors", "contributors", "tags", "image", "where", "href", "hour", "day"}
 )
+# Real feeds hardly have these elements, so a fast handler gains nothing.
+_RARE: Final = frozenset({"rating", "ev_startdate", "ev_enddate", "ev_location"}) | {
+    f"xcal_{name}" for name in ("dtstart", "dtend", "location")
+}
+_LEFT_TO_FEEDPARSER: Final = HANDLED | _RESERVED | _RARE
 _DECLARED: Final = re.compile(rb"""\sxmlns(?::([^\s=]+))?\s*=\s*["']([^"']*)["']""")
 _FIRST: Final = re.compile(rb"<[A-Za-z_]")
-_MEANINGFUL: Final = frozenset(name.partition("_")[0] for name in HANDLED if "_" in name) | {
+_KNOWN_PREFIXES: Final = frozenset(name.partition("_")[0] for name in HANDLED if "_" in name) | {
     prefix.lower() for prefix in PREFIXES.values() if prefix
 }
+_QUOTES: Final = {'"': "&quot;"}
 _CONTROLS: Final = re.compile("[\x80-\x9f]")
 _CP1252: Final = {
     code: bytes([code]).decode("cp1252")
@@ -77,18 +82,19 @@ _CP1252: Final = {
 
 
 class UnprovenElement(Exception):
-    """Something here is not proven to be read as feedparser reads it."""
+    """An element that feedparser might read differently."""
 
 
 class ElementNames:
-    """The names of elements as feedparser calls them, by the namespaces that a feed declares."""
+    """The names that feedparser gives to elements, by the namespaces that a feed declares."""
 
     def __init__(self, utf8: bytes, family: str) -> None:
         self.uris: set[str] = set()
         self._prefixes: dict[str, str] = {}
         for prefix, uri in _declarations(utf8):
             self._declare(prefix.decode(), uri.decode())
-        if family not in _OTHERS or not _OTHERS[family].isdisjoint(self.uris):
+        others = _OTHER_DIALECTS.get(family)
+        if others is None or not others.isdisjoint(self.uris):
             raise UnprovenElement
         if family == "rdf" and RSS_1 not in self.uris:
             raise UnprovenElement
@@ -97,19 +103,19 @@ class ElementNames:
         if "&" in uri:
             raise UnprovenElement
         self.uris.add(uri.lower())
-        known = _known(uri)
+        usual = _usual_prefix(uri)
         low = prefix.lower()
-        if known is None:
-            if low in _MEANINGFUL or low == UNDECLARED_ATOM:
+        if usual is None:
+            if low in _KNOWN_PREFIXES or low == UNDECLARED_ATOM:
                 raise UnprovenElement
             self._prefixes.setdefault(uri, prefix)
-        elif low in _MEANINGFUL and low != known.lower():
+        elif low in _KNOWN_PREFIXES and low != usual.lower():
             raise UnprovenElement
 
     def name(self, tag: str) -> str:
-        """`title`, `dc_creator`; nothing for what feedparser gives no meaning."""
+        """A name such as `title` or `dc_creator`; empty for an element of an unknown namespace."""
         uri, _, local = tag[1:].rpartition("}") if tag[0] == "{" else ("", "", tag)
-        prefix = _known(uri)
+        prefix = _usual_prefix(uri)
         if prefix is None:
             if not self._prefixes.get(uri):
                 raise UnprovenElement
@@ -118,50 +124,51 @@ class ElementNames:
 
 
 def _declarations(utf8: bytes) -> list[tuple[bytes, bytes]]:
-    """All that is declared, which is mostly in the first element."""
+    """The prefixes and namespaces of all declarations; usually the first element has them all."""
     start = _FIRST.search(utf8)
     end = utf8.find(b">", start.start() if start else 0)
-    found: list[tuple[bytes, bytes]] = _DECLARED.findall(utf8, 0, end)
-    if utf8.count(b"xmlns") > len(found):
-        found = _DECLARED.findall(utf8)
-    return found
+    pairs: list[tuple[bytes, bytes]] = _DECLARED.findall(utf8, 0, end)
+    if utf8.count(b"xmlns") > len(pairs):
+        pairs = _DECLARED.findall(utf8)
+    return pairs
 
 
-def _known(uri: str) -> str | None:
+def _usual_prefix(uri: str) -> str | None:
+    """The prefix that feedparser uses for a namespace; None if it does not know it."""
     low = uri.lower()
     return "" if _USERLAND in low else PREFIXES.get(low)
 
 
 def handled_by_feedparser(name: str) -> bool:
-    """Whether feedparser does something with an element of this name."""
-    return name in HANDLED or name in _TAKEN or name.endswith("_detail")
+    """Whether an element of this name changes what feedparser returns."""
+    return name in _LEFT_TO_FEEDPARSER or name.endswith("_detail")
 
 
 def attributes(element: Element) -> Attributes:
-    """The attributes under the names that feedparser gives them."""
+    """The attributes by the names that feedparser gives them."""
     items = element.items()
     if not items:
-        return _NONE
-    made: dict[str, str] = {}
+        return _NO_ATTRIBUTES
+    attrs: dict[str, str] = {}
     for name, value in items:
-        low = _NAMED.get(name)
+        low = _ATTRIBUTE_NAMES.get(name)
         if low is None:
             if name[0] == "{":
                 raise UnprovenElement
             low = name.lower()
-        made[low] = value.lower() if low == "type" or low == "rel" else value  # noqa: PLR1714 - hot
-    return made
+        attrs[low] = value.lower() if low == "type" or low == "rel" else value  # noqa: PLR1714 - hot
+    return attrs
 
 
 def repair_encoding(text: str) -> str:
-    """A text whose UTF-8 was once taken for Latin-1, or whose controls are really letters of Windows."""
+    """The text without mojibake: UTF-8 read as Latin-1, or control characters that are Windows-1252."""
     with suppress(UnicodeError):
         text = text.encode("latin-1").decode()
     return text.translate(_CP1252) if _CONTROLS.search(text) else text
 
 
 def plain_text(element: Element) -> str:
-    """The text of an element that has nothing inside but text."""
+    """The text of an element without children."""
     if len(element):
         raise UnprovenElement
     text = (element.text or "").strip()
@@ -169,7 +176,7 @@ def plain_text(element: Element) -> str:
 
 
 class ElementContext:
-    """Where in the feed we are: what addresses are seen from, and in which language."""
+    """The base URL and the language at the current element."""
 
     __slots__ = ("atom", "base", "language", "names")
 
@@ -179,40 +186,40 @@ class ElementContext:
         self.language = ""
         self.atom = atom
 
-    def enter(self, given: Attributes) -> tuple[str, str]:
-        """Go into an element that has a base or a language of its own; what was before is given back."""
+    def enter(self, attrs: Attributes) -> tuple[str, str]:
+        """Enter an element with its own base or language; returns the previous ones for `leave`."""
         before = self.base, self.language
-        self.base, self.language = self.base_in(given), self.language_in(given)
+        self.base, self.language = self.base_in(attrs), self.language_in(attrs)
         return before
 
     def leave(self, before: tuple[str, str]) -> None:
         self.base, self.language = before
 
-    def base_in(self, given: Attributes) -> str:
-        base = given.get("xml:base", given.get("base")) if given else None
+    def base_in(self, attrs: Attributes) -> str:
+        base = attrs.get("xml:base", attrs.get("base")) if attrs else None
         if not base:
             return self.base
         return safe_base(self.base, base) or self.base
 
-    def language_in(self, given: Attributes) -> str:
-        own = given.get("xml:lang", given.get("lang")) if given else None
+    def language_in(self, attrs: Attributes) -> str:
+        own = attrs.get("xml:lang", attrs.get("lang")) if attrs else None
         return self.language if own is None else own.replace("_", "-")
 
-    def address(self, element: Element, given: Attributes = _NONE) -> str:
-        """An address as the text of an element."""
+    def address(self, element: Element, attrs: Attributes = _NO_ATTRIBUTES) -> str:
+        """The absolute URL in the text of an element."""
         if len(element):
             raise UnprovenElement
         text = (element.text or "").strip()
         if not text:
             return ""
-        text = join(self.base_in(given) if given else self.base, text)
+        text = join(self.base_in(attrs) if attrs else self.base, text)
         return text if text.isascii() else repair_encoding(text)
 
-    def content(self, element: Element, given: Attributes, default: str) -> Content:
-        """A text that may be HTML."""
+    def content(self, element: Element, attrs: Attributes, default: str) -> Content:
+        """The text of an element that may be HTML."""
         kind, base = default, self.base
-        if given:
-            kind, base = _type(given, default), self.base_in(given)
+        if attrs:
+            kind, base = _type(attrs, default), self.base_in(attrs)
         if len(element):
             text = self._inline(element, kind)
         else:
@@ -220,55 +227,53 @@ class ElementContext:
             if kind == XHTML:
                 text = escape(text)
         if kind == "text/plain" and ("</" in text or "&" in text) and not self.atom:
-            kind = _guessed(text)
+            kind = _guess_type(text)
         return Content(text if text.isascii() else repair_encoding(text), kind, base)
 
     def _inline(self, element: Element, kind: str) -> str:
-        """Markup that is not escaped: without the one `div` that Atom puts around it."""
+        """XHTML that is not escaped, without the single `div` around it."""
         if kind != XHTML or not self.atom:
             raise UnprovenElement
         only = element[0]
         around = (element.text or "") + (only.tail or "")
         if len(element) == 1 and only.tag == f"{_XHTML}div" and not around.strip():
-            _opened(only)
+            _start_tag(only)
             element = only
-        return _inside(element, 0).strip()
+        return _inner_xml(element, 0).strip()
 
 
-def _type(given: Attributes, default: str) -> str:
-    if "mode" in given or "src" in given:
+def _type(attrs: Attributes, default: str) -> str:
+    if "mode" in attrs or "src" in attrs:
         raise UnprovenElement
     try:
-        return _TYPES[given.get("type", default)]
+        return _TYPES[attrs.get("type", default)]
     except KeyError:
         raise UnprovenElement from None
 
 
-def _guessed(text: str) -> str:
-    """What a text is that nobody calls HTML: it takes an end tag or an entity to be it."""
+def _guess_type(text: str) -> str:
+    """The type of a text without a declared type: HTML needs an end tag or an entity."""
     may_be = "</" in text or ";" in text
     return "text/html" if may_be and looks_like_html(text) else "text/plain"
 
 
-def _inside(element: Element, deep: int) -> str:
-    if deep > _MAX_DEPTH:
+def _inner_xml(element: Element, depth: int) -> str:
+    if depth > _MAX_DEPTH:
         raise UnprovenElement
     pieces = [escape(element.text or "")]
     for child in element:
-        name, start = _opened(child)
-        pieces += (start, _inside(child, deep + 1), f"</{name}>", escape(child.tail or ""))
+        name, start = _start_tag(child)
+        pieces += (start, _inner_xml(child, depth + 1), f"</{name}>", escape(child.tail or ""))
     return "".join(pieces)
 
 
-def _opened(element: Element) -> tuple[str, str]:
+def _start_tag(element: Element) -> tuple[str, str]:
+    """The name of an element and its start tag."""
     name = element.tag.removeprefix(_XHTML).lower()
-    given = attributes(element)
-    if name[0] == "{" or element.tag[0] != "{" or name in _NOT_INLINE or "base" in given:
+    attrs = attributes(element)
+    if name[0] == "{" or element.tag[0] != "{" or name in _NOT_INLINE or "base" in attrs:
         raise UnprovenElement
-    if any(":" in key for key in given):
+    if any(":" in key for key in attrs):
         raise UnprovenElement
-    quoted = (f' {key}="{escape(value, _QUOTES)}"' for key, value in given.items())
+    quoted = (f' {key}="{escape(value, _QUOTES)}"' for key, value in attrs.items())
     return name, f"<{name}{''.join(quoted)}>"
-
-
-_QUOTES: Final = {'"': "&quot;"}

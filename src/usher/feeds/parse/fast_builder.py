@@ -1,7 +1,4 @@
-"""Items and feeds in the making by the fast parser.
-
-Comes from the kinds of elements; goes to the rules that finish drafts, once it is complete.
-"""
+"""Builders of the fast parser, which decide as feedparser does when elements compete for a field."""
 
 from typing import Final
 
@@ -15,10 +12,10 @@ _NO_LANGUAGES: Final = ("", "", "")
 
 
 class FastItemBuilder(ItemBuilder):
-    """An item in the making, and what decides between two elements that say the same; depths are from its own."""
+    """An item; depths are relative to it."""
 
     has_content = False
-    titled = -1  # how deep the title is that no deeper one may replace
+    titled = -1  # the depth of the title that no deeper one replaces
     title_at = summary_at = 99
     languages = _NO_LANGUAGES  # of the title, the summary and the first content
     contributors: tuple[Author, ...] = ()
@@ -26,13 +23,14 @@ class FastItemBuilder(ItemBuilder):
 
     replies = ""
 
-    def speaks(self, part: int, language: str) -> None:
+    def set_language(self, part: int, language: str) -> None:
         if language or self.languages is not _NO_LANGUAGES:
-            said = list(self.languages)
-            said[part] = language
-            self.languages = (said[0], said[1], said[2])
+            languages = list(self.languages)
+            languages[part] = language
+            self.languages = (languages[0], languages[1], languages[2])
 
     def complete(self) -> None:
+        """Combine the fields; UnprovenElement if feedparser would cut the categories."""
         if self.replies and not self.comments_count:
             self.comments_count = self.replies
         if self.contributors:
@@ -46,7 +44,7 @@ class FastItemBuilder(ItemBuilder):
 
 
 class FastFeedBuilder(FeedBuilder, FastItemBuilder):
-    """A feed in the making."""
+    """A feed."""
 
     icon = ""
     logo = ""
@@ -54,7 +52,7 @@ class FastFeedBuilder(FeedBuilder, FastItemBuilder):
     generator_agent = ""
 
     def complete(self) -> None:
-        self.languages = _NO_LANGUAGES  # of its texts, which are not its own
+        self.languages = _NO_LANGUAGES  # the languages of its texts do not count for the feed
         super().complete()
         self.generator = self.generator or self.generator_page or self.generator_agent
         self.images += [Image(self.image), Image(self.logo, "logo"), Image(self.icon, "icon")]

@@ -1,7 +1,4 @@
-"""A feed in the making, and the rules that finish it, the same for every parser.
-
-Comes from the fast parser, from feedparser or from JSON, as words; goes to `Feed`.
-"""
+"""Builds a feed from what a parser found, by the same rules for every parser."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -24,7 +21,7 @@ from usher.feeds.parse.item_builder import (
 )
 from usher.feeds.parse.media_rss import parse_int
 
-MAX_TTL_MINUTES: Final = 60 * 24 * 366  # minutes
+MAX_TTL_MINUTES: Final = 60 * 24 * 366
 MAX_FREQUENCY: Final = 10_000
 PERIODS: Final[Mapping[str, timedelta]] = MappingProxyType(
     {
@@ -39,10 +36,10 @@ DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class FeedBuilder(ItemBuilder):
-    """What a parser has found about a feed: what items have too, and more."""
+    """What a parser found about a feed: the fields of items and more."""
 
     subtitle = NO_CONTENT
-    about = NO_CONTENT  # a longer text than the subtitle
+    about = NO_CONTENT  # a longer description
     generator = ""
     moved_to = ""
     ttl = ""
@@ -61,71 +58,71 @@ class FeedBuilder(ItemBuilder):
 def build_feed(
     channel: FeedBuilder,
     items: tuple[Item, ...],
-    page: FeedSource,
+    source: FeedSource,
     *,
     dialect: str,
     problems: list[str],
 ) -> Feed:
-    """The feed that a channel describes; its encoding is filled in by whoever knows it."""
+    """The finished feed; the caller sets its encoding."""
     return Feed(
         dialect=dialect,
         encoding="",
-        title=with_absolute_links(channel.title, "", page),
-        subtitle=with_absolute_links(channel.subtitle, "", page)
-        or with_absolute_links(channel.about, "", page),
+        title=with_absolute_links(channel.title, "", source),
+        subtitle=with_absolute_links(channel.subtitle, "", source)
+        or with_absolute_links(channel.about, "", source),
         link=link_of(channel),
         id=channel.guid,
-        language=channel.language or page.language,
-        copyright=copyright_of(channel, page),
+        language=channel.language or source.language,
+        copyright=copyright_of(channel, source),
         generator=channel.generator,
-        pub_date=dates.parse_date(channel.published, page.now) if channel.published else None,
-        updated=dates.parse_date(channel.updated, page.now) if channel.updated else None,
+        pub_date=dates.parse_date(channel.published, source.now) if channel.published else None,
+        updated=dates.parse_date(channel.updated, source.now) if channel.updated else None,
         moved_to=channel.moved_to,
         links=unique(channel.links),
-        images=unique([one for one in channel.images if one.url]),
+        images=unique([image for image in channel.images if image.url]),
         authors=unique(channel.authors),
         categories=unique_categories(channel.categories),
         places=geo_points(channel),
         ratings=_ratings(channel),
-        hubs=unique([one.href for one in channel.links if one.rel == "hub"]),
-        self_link=next((one.href for one in channel.links if one.rel == "self"), ""),
+        hubs=unique([link.href for link in channel.links if link.rel == "hub"]),
+        self_link=next((link.href for link in channel.links if link.rel == "self"), ""),
         cloud=_cloud(channel.cloud),
         hints=_hints(channel),
         items=items,
-        problems=(*problems, *_odd_times(items, page)),
+        problems=(*problems, *_future_dates(items, source)),
     )
 
 
-def too_many_items(most_items: int) -> str:
-    return f"It has more than {most_items} items; the rest was not read."
+def too_many_items(max_items: int) -> str:
+    return f"It has more than {max_items} items; the others were not read."
 
 
 def _ratings(channel: FeedBuilder) -> tuple[Rating, ...]:
-    found = (("urn:pics", channel.rating), ("urn:itunes", channel.explicit))
-    return tuple(Rating(scheme, value) for scheme, value in found if value)
+    ratings = (("urn:pics", channel.rating), ("urn:itunes", channel.explicit))
+    return tuple(Rating(scheme, value) for scheme, value in ratings if value)
 
 
-def _cloud(said: Mapping[str, str] | None) -> Cloud | None:
-    if not said or not said.get("domain"):
+def _cloud(attributes: Mapping[str, str] | None) -> Cloud | None:
+    if not attributes or not attributes.get("domain"):
         return None
     return Cloud(
-        said["domain"],
-        parse_int(said.get("port")),
-        said.get("path", ""),
-        said.get("registerprocedure", ""),
-        said.get("protocol", ""),
+        attributes["domain"],
+        parse_int(attributes.get("port")),
+        attributes.get("path", ""),
+        attributes.get("registerprocedure", ""),
+        attributes.get("protocol", ""),
     )
 
 
 def _hints(channel: FeedBuilder) -> PollHints:
     minutes = parse_int(channel.ttl) if channel.ttl else None
-    hours = (parse_int(one) for one in channel.hours)
-    days = (one.strip().lower()[:3] for one in channel.days)
+    hours = (parse_int(hour) for hour in channel.hours)
+    days = (day.strip().lower()[:3] for day in channel.days)
     return PollHints(
         ttl=timedelta(minutes=min(minutes, MAX_TTL_MINUTES)) if minutes else None,
         period=_period(channel),
-        skip_hours=frozenset(one % 24 for one in hours if one is not None and one <= 24),  # noqa: PLR2004
-        skip_days=frozenset(DAYS.index(one) for one in days if one in DAYS),
+        skip_hours=frozenset(hour % 24 for hour in hours if hour is not None and hour <= 24),  # noqa: PLR2004
+        skip_days=frozenset(DAYS.index(day) for day in days if day in DAYS),
     )
 
 
@@ -137,12 +134,10 @@ def _period(channel: FeedBuilder) -> timedelta | None:
     return whole_period / min(times, MAX_FREQUENCY)
 
 
-def _odd_times(items: tuple[Item, ...], page: FeedSource) -> list[str]:
-    """Dates in the future are reported; the store replaces them."""
-    latest = page.now + CLOCK_TOLERANCE
-    count = sum(1 for one in items if one.pub_date is not None and one.pub_date > latest)
+def _future_dates(items: tuple[Item, ...], source: FeedSource) -> list[str]:
+    """The problem that items have dates in the future; the store replaces these dates."""
+    latest = source.now + CLOCK_TOLERANCE
+    count = sum(1 for item in items if item.pub_date is not None and item.pub_date > latest)
     if not count:
         return []
-    return [
-        f"{count} of its items are dated in the future; they count as of when they were first seen."
-    ]
+    return [f"{count} items have a date in the future; the time of the first poll replaces it."]

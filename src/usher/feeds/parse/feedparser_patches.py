@@ -1,9 +1,8 @@
-"""feedparser's own parsers, taught what they lose and kept from what breaks them.
+"""Subclasses of feedparser's parsers that keep more of a feed and survive hostile input.
 
-Comes from the elements of a feed as feedparser sees them; goes to `tolerant`, which lets them run. What is taught: the
-elements of Media RSS by the medium they belong to, skipHours and skipDays, pictures and keywords of podcasts, whether a
-guid is an address. What is prevented: that the owner of a podcast becomes its author, that a summary before a
-description hides it, and the inputs on which feedparser raises or takes for ever.
+They keep the elements of Media RSS by medium, skipHours and skipDays, images and keywords of podcasts, and whether a
+guid is a permalink. They do not take the owner of a podcast for its author or let a summary hide a description, and
+they handle input on which feedparser raises or never ends.
 """
 
 # ruff: noqa: SLF001 - the handlers that are overridden here have such names
@@ -15,7 +14,7 @@ from usher.feeds.parse import media_rss
 from usher.feeds.parse.item_builder import is_address, parse_author
 from usher.feeds.parse.relative_urls import is_web_url
 
-# feedparser has no types: all of it that is used is named here.
+# feedparser has no types; everything that we use of it is named here.
 _api: Final[Any] = import_module("feedparser.api")
 _mixin: Final[Any] = import_module("feedparser.mixin")._FeedParserMixin
 safe_base: Final[Callable[[str, str], str]] = import_module(
@@ -23,12 +22,12 @@ safe_base: Final[Callable[[str, str], str]] = import_module(
 ).make_safe_absolute_uri
 looks_like_html: Final[Callable[[str], bool]] = _mixin.looks_like_html
 
-HANDLED: Final = frozenset(  # the names that feedparser gives a meaning of its own
+HANDLED: Final = frozenset(  # element names that feedparser has a handler for
     name.removeprefix("_start_").removeprefix("_end_").lower()
     for name in dir(_mixin)
     if name.startswith(("_start_", "_end_"))
 )
-_MORE: Final = {  # spellings of names of ours that feedparser knows under one
+_MORE_NAMESPACES: Final = {  # other spellings of namespaces that feedparser knows
     "https://search.yahoo.com/mrss/": "media",
     "https://www.itunes.com/dtds/podcast-1.0.dtd": "itunes",
     "https://purl.org/dc/elements/1.1/": "dc",
@@ -40,13 +39,13 @@ _MORE: Final = {  # spellings of names of ours that feedparser knows under one
 }
 PREFIXES: Final[Mapping[str, str]] = {
     **{uri.lower(): prefix for uri, prefix in _mixin.namespaces.items()},
-    **_MORE,
+    **_MORE_NAMESPACES,
 }
 MAX_CATEGORIES: Final = 500  # of one item
 UNDECLARED_ATOM: Final = (
     "atom"  # the prefix that feeds use without declaring it, or declare wrongly
 )
-# Elements whose text is taken as it is written, also with markup that is not escaped.
+# Elements whose text keeps markup that is not escaped.
 _TEXT_ELEMENTS: Final = frozenset({"id", "category", "author", "generator"})
 _LINK_WITH_ADDRESS: Final = "usher_link_with_address"
 _VOID_MARKUP: Final = frozenset({"br", "hr", "img"})
@@ -58,31 +57,31 @@ _MARKUP: Final = _VOID_MARKUP | {
 
 
 class ItemLimitReached(Exception):
-    """As many items as are wanted have been read."""
+    """The parser has read as many items as it may."""
 
 
 class ParserNotes:
-    """What is kept of an item, or of the feed, beside feedparser's dictionary of it."""
+    """What the patches keep of an item or the feed, in addition to feedparser's dictionary."""
 
     permalink = False
-    picture = ""
+    image = ""
     explicit = ""
 
     def __init__(self) -> None:
         self.media = media_rss.MediaElements()
-        self.words: list[str] = []
+        self.keywords: list[str] = []
 
 
 class PatchedParser:
-    """Mixed in before each of feedparser's parsers; `self` is one of them."""
+    """A mixin for feedparser's parsers."""
 
     namespaces: Final = PREFIXES
     _matchnamespaces: Final = PREFIXES
 
-    def __init__(self: Any, most_items: int, *given: object) -> None:
-        self.left = most_items
+    def __init__(self: Any, max_items: int, *given: object) -> None:
+        self.left = max_items
         self.full = False
-        self.beside = False
+        self.image_outside = False
         self.own = ParserNotes()
         self.notes: list[ParserNotes] = []  # one for each entry
         self.hours: list[str] = []
@@ -92,7 +91,7 @@ class PatchedParser:
         super().__init__(*given)
         self.namespacemap[UNDECLARED_ATOM] = ""
 
-    # What is lost otherwise
+    # What feedparser loses
 
     def _start_item(self: Any, attrs: dict[str, str]) -> None:
         if not self.left:
@@ -118,24 +117,24 @@ class PatchedParser:
         self._note().permalink = False
 
     def _end_guid(self: Any) -> None:
-        """An identity is kept as it is written, so that it stays the same when the feed moves."""
-        stands_in, self.guidislink = self.guidislink, 0
+        """Keep the id as it is written, so that it stays the same when the feed moves."""
+        is_link, self.guidislink = self.guidislink, 0
         value = self.pop("id") or ""
-        if stands_in and is_address(value):
+        if is_link and is_address(value):
             self._save("link", self.resolve_uri(value))
 
     _end_id = _end_guid
 
     def _start_image(self: Any, attrs: dict[str, str]) -> None:
-        """In RDF the picture is beside the channel, and belongs to it all the same."""
+        """In RDF the image of the channel is outside of it."""
         _mixin._start_image(self, attrs)
-        self.beside = not self.infeed and not self.inentry
-        self.infeed = self.infeed or self.beside
+        self.image_outside = not self.infeed and not self.inentry
+        self.infeed = self.infeed or self.image_outside
 
     def _end_image(self: Any) -> None:
         _mixin._end_image(self)
-        if self.beside:
-            self.infeed = self.beside = 0
+        if self.image_outside:
+            self.infeed = self.image_outside = 0
 
     def _start_hour(self: Any, _attrs: dict[str, str]) -> None:
         self.push("hour", 1)
@@ -152,13 +151,13 @@ class PatchedParser:
     def _start_itunes_image(self: Any, attrs: dict[str, str]) -> None:
         self.push("itunes_image", 0)
         href = attrs.get("href") or attrs.get("url") or ""
-        self._note().picture = self.resolve_uri(href) if href else ""
+        self._note().image = self.resolve_uri(href) if href else ""
 
     def _end_itunes_explicit(self: Any) -> None:
         self._note().explicit = self.pop("itunes_explicit") or ""
 
     def _end_itunes_keywords(self: Any) -> None:
-        self._note().words.append(self.pop("itunes_keywords") or "")
+        self._note().keywords.append(self.pop("itunes_keywords") or "")
 
     def _start_media_keywords(self: Any, attrs: dict[str, str]) -> None:
         self._media_start("keywords", attrs)
@@ -166,7 +165,7 @@ class PatchedParser:
 
     def _end_media_keywords(self: Any) -> None:
         text = self.pop("media_keywords") or ""
-        self._note().words.append(text)
+        self._note().keywords.append(text)
         self._media_end("keywords", text)
 
     def unknown_starttag(self: Any, tag: str, attrs: list[tuple[str, str]]) -> None:
@@ -223,7 +222,7 @@ class PatchedParser:
     def _media_end(self: Any, name: str, text: str) -> None:
         self._note().media.end(name, text)
 
-    # What goes wrong otherwise
+    # What feedparser does wrong
 
     def _save_author(self: Any, key: str, value: str, prefix: str = "author") -> None:
         if prefix == "author":
@@ -232,21 +231,21 @@ class PatchedParser:
     def _end_author(self: Any) -> None:
         text = self.pop("author") or ""
         self.inauthor = 0
-        one = self._get_context().setdefault("authors", [{}])[-1]
-        if not one and (found := parse_author(text)):
-            one.update(name=found.name, email=found.email)
+        entry = self._get_context().setdefault("authors", [{}])[-1]
+        if not entry and (author := parse_author(text)):
+            entry.update(name=author.name, email=author.email)
 
     _end_managingeditor = _end_author
 
     def _sync_author_detail(self: Any, key: str = "author") -> None:
-        """Authors are complete without being told by each other."""
+        """Do nothing: authors are complete already."""
 
     def _add_tag(self: Any, *given: object) -> None:
         if len(self._get_context().setdefault("tags", [])) < MAX_CATEGORIES:
             _mixin._add_tag(self, *given)
 
     def _end_category(self: Any) -> None:
-        """A category without a term is named by its text or its label, and never by the next category."""
+        """Name a category without a term by its text or label, and never by the next category."""
         value = self.pop("category") or ""
         tags = self._get_context().get("tags")
         nameless = tags[-1] if isinstance(tags, list) and tags and not tags[-1]["term"] else None
@@ -266,7 +265,7 @@ class PatchedParser:
         return attrs
 
     def _start_link(self: Any, attrs: dict[str, str]) -> None:
-        """In RSS the text of a link wins over its attributes, so it is collected where there are both."""
+        """Collect the text of a link with attributes, because in RSS the text wins."""
         _mixin._start_link(self, attrs)
         if "href" in attrs and attrs["rel"] == "alternate" and not self.inimage:
             self.push(_LINK_WITH_ADDRESS, 0)
@@ -304,7 +303,7 @@ class PatchedParser:
         context.setdefault("links", []).append({"rel": "license", "href": href or ""})
 
     def _start_psc_chapter(self: Any, attrs: dict[str, str]) -> None:
-        """Chapters are not kept, and one without a start would end everything."""
+        """Ignore chapters; feedparser raises on one without a start."""
 
     def _end_gml_pos(self: Any) -> None:
         self._quietly(_mixin._end_gml_pos)
@@ -326,7 +325,7 @@ class PatchedParser:
 
 
 def _add_media_handlers(name: str) -> None:
-    """Let an element of Media RSS that feedparser flattens or does not know be told of with its medium."""
+    """Add handlers for an element of Media RSS that feedparser flattens or does not know."""
     holds_text = name not in {"content", "group"}
 
     def start(self: Any, attrs: dict[str, str]) -> None:  # noqa: ANN401

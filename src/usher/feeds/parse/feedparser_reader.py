@@ -1,7 +1,4 @@
-"""Feeds of every other kind, read by feedparser: old dialects, broken XML, whatever the fast parser declines.
-
-Comes from UTF-8 bytes; goes to the drafts that become a `Feed`, or to the reason why there is none.
-"""
+"""Parses every feed that the fast parser declines, such as old dialects and broken XML, with feedparser."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -12,187 +9,188 @@ from usher.feeds.parse.feed_builder import FeedBuilder, build_feed, too_many_ite
 from usher.feeds.parse.item_builder import Content, FeedSource, ItemBuilder, build_item, geo_point
 from usher.feeds.parse.media_rss import parse_int, parse_keywords
 
-FeedparserDict = Mapping[str, Any]  # one of feedparser's dictionaries, without its aliases
+FeedparserDict = Mapping[str, Any]  # a plain copy, without feedparser's aliases
 
 _NONE: Final[FeedparserDict] = {}
 
 
-def parse_with_feedparser(utf8: bytes, page: FeedSource, most_items: int) -> Feed | NotAFeed:
-    """What feedparser makes of the bytes."""
+def parse_with_feedparser(utf8: bytes, source: FeedSource, max_items: int) -> Feed | NotAFeed:
+    """The feed in the bytes; any error of feedparser means that they are no feed."""
     try:
-        return _read(utf8, page, most_items)
-    except Exception as error:  # noqa: BLE001 - whatever it trips over, a feed is only text
+        return _parse(utf8, source, max_items)
+    except Exception as error:  # noqa: BLE001 - feedparser may raise anything
         return NotAFeed(f"It cannot be read as a feed ({type(error).__name__}).")
 
 
-def _read(utf8: bytes, page: FeedSource, most_items: int) -> Feed | NotAFeed:
+def _parse(utf8: bytes, source: FeedSource, max_items: int) -> Feed | NotAFeed:
     utf8, controls = feedparser_input.without_controls(utf8)
     utf8, cut = feedparser_input.bounded(utf8)
     if not utf8 or feedparser_input.too_many_prefixes(utf8):
-        return NotAFeed("It has more tags or more namespaces than a feed can have.")
-    parser, version, problem = feedparser_input.run_feedparser(utf8, page.url, most_items)
+        return NotAFeed("It has too many tags or namespaces for a feed.")
+    parser, version, problem = feedparser_input.run_feedparser(utf8, source.url, max_items)
     if not version and not parser.entries:
         return NotAFeed(problem or "It is XML, but no kind of feed.")
     channel = _channel(dict(parser.feeddata), parser)
-    language = channel.language or page.language
-    drafts = map(_item, map(dict, parser.entries), parser.notes)
-    items = tuple(build_item(draft, page, language) for draft in drafts)
-    problems = [one for one in (problem, controls, cut) if one]
+    language = channel.language or source.language
+    builders = map(_item, map(dict, parser.entries), parser.notes)
+    items = tuple(build_item(builder, source, language) for builder in builders)
+    problems = [text for text in (problem, controls, cut) if text]
     if parser.full:
-        problems.append(too_many_items(most_items))
-    return build_feed(channel, items, page, dialect=version or "rss", problems=problems)
+        problems.append(too_many_items(max_items))
+    return build_feed(channel, items, source, dialect=version or "rss", problems=problems)
 
 
-def _item(said: FeedparserDict, notes: feedparser_patches.ParserNotes) -> ItemBuilder:
-    draft = ItemBuilder()
-    _both(draft, said, notes)
-    draft.media = notes.media
-    draft.permalink = notes.permalink
-    draft.contents = [_content(one) for one in _list(said, "content")]
-    draft.summary = _summary(said, draft.contents)
-    draft.language = draft.language or _language(said)
-    draft.origin = _text(said, "feedburner_origlink")
-    draft.created = _text(said, "created")
-    draft.comments = _text(said, "comments")
-    draft.comments_count = _text(said, "slash_comments") or _text(said, "thr_total")
-    draft.comments_feed = _text(said, "wfw_commentrss")
-    draft.image = notes.picture
-    draft.duration = _text(said, "itunes_duration")
-    _event(draft, said)
-    return draft
+def _item(data: FeedparserDict, notes: feedparser_patches.ParserNotes) -> ItemBuilder:
+    builder = ItemBuilder()
+    _set_shared_fields(builder, data, notes)
+    builder.media = notes.media
+    builder.permalink = notes.permalink
+    builder.contents = [_content(content) for content in _list(data, "content")]
+    builder.summary = _summary(data, builder.contents)
+    builder.language = builder.language or _language(data)
+    builder.origin = _text(data, "feedburner_origlink")
+    builder.created = _text(data, "created")
+    builder.comments = _text(data, "comments")
+    builder.comments_count = _text(data, "slash_comments") or _text(data, "thr_total")
+    builder.comments_feed = _text(data, "wfw_commentrss")
+    builder.image = notes.image
+    builder.duration = _text(data, "itunes_duration")
+    _set_event(builder, data)
+    return builder
 
 
-def _both(draft: ItemBuilder, said: FeedparserDict, notes: feedparser_patches.ParserNotes) -> None:
-    """What items and feeds have alike."""
-    draft.guid = _text(said, "id")
-    draft.link = _text(said, "link")
-    draft.title = _titled(said, "title")
-    draft.language = _text(said, "language")
-    draft.published = _text(said, "published")
-    draft.updated = _text(said, "updated")
-    draft.rights = _titled(said, "rights")
-    draft.explicit = notes.explicit
-    _links(draft, _list(said, "links"))
-    _source(draft, _map(said, "source"))
-    draft.authors = _authors(said)
-    draft.categories = _categories(_list(said, "tags"))
-    draft.categories += [one for words in notes.words for one in parse_keywords(words)]
-    _where(draft, said)
+def _set_shared_fields(
+    builder: ItemBuilder, data: FeedparserDict, notes: feedparser_patches.ParserNotes
+) -> None:
+    """Set the fields that items and feeds have in common."""
+    builder.guid = _text(data, "id")
+    builder.link = _text(data, "link")
+    builder.title = _titled(data, "title")
+    builder.language = _text(data, "language")
+    builder.published = _text(data, "published")
+    builder.updated = _text(data, "updated")
+    builder.rights = _titled(data, "rights")
+    builder.explicit = notes.explicit
+    _links(builder, _list(data, "links"))
+    _source(builder, _map(data, "source"))
+    builder.authors = _authors(data)
+    builder.categories = _categories(_list(data, "tags"))
+    for text in notes.keywords:
+        builder.categories += parse_keywords(text)
+    _set_location(builder, data)
 
 
-def _channel(said: FeedparserDict, parser: Any) -> FeedBuilder:  # noqa: ANN401 - feedparser has no types
+def _channel(data: FeedparserDict, parser: Any) -> FeedBuilder:  # noqa: ANN401 - feedparser has no types
     channel = FeedBuilder()
-    _both(channel, said, parser.own)
-    channel.subtitle = _titled(said, "subtitle")
-    channel.about = _titled(said, "summary")
-    channel.generator = _generator(said)
-    channel.moved_to = _text(said, "newlocation") or _text(said, "itunes_new-feed-url")
-    channel.ttl = _text(said, "ttl")
-    channel.period = _text(said, "sy_updateperiod")
-    channel.frequency = _text(said, "sy_updatefrequency")
-    channel.rating = _text(said, "rating")
-    channel.cloud = _map(said, "cloud")
+    _set_shared_fields(channel, data, parser.own)
+    channel.subtitle = _titled(data, "subtitle")
+    channel.about = _titled(data, "summary")
+    channel.generator = _generator(data)
+    channel.moved_to = _text(data, "newlocation") or _text(data, "itunes_new-feed-url")
+    channel.ttl = _text(data, "ttl")
+    channel.period = _text(data, "sy_updateperiod")
+    channel.frequency = _text(data, "sy_updatefrequency")
+    channel.rating = _text(data, "rating")
+    channel.cloud = _map(data, "cloud")
     channel.hours, channel.days = parser.hours, parser.days
-    channel.images = _images(said, parser.own)
+    channel.images = _images(data, parser.own)
     return channel
 
 
-def _text(said: FeedparserDict, key: str) -> str:
-    """A text, or nothing where feedparser keeps attributes instead."""
-    value = said.get(key)
+def _text(data: FeedparserDict, key: str) -> str:
+    """The text under a key; empty if feedparser stores attributes there."""
+    value = data.get(key)
     return value if isinstance(value, str) else ""
 
 
-def _list(said: FeedparserDict, key: str) -> list[Any]:
-    """A list of feedparser's, unless an element of that name has overwritten it."""
-    value = said.get(key)
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+def _list(data: FeedparserDict, key: str) -> list[Any]:
+    """The dictionaries under a key; empty if an element of that name has overwritten the list."""
+    value = data.get(key)
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
-def _map(said: FeedparserDict, key: str) -> FeedparserDict:
-    value = said.get(key)
+def _map(data: FeedparserDict, key: str) -> FeedparserDict:
+    value = data.get(key)
     return dict(value) if isinstance(value, Mapping) else _NONE
 
 
-def _detail(said: FeedparserDict, key: str) -> FeedparserDict:
-    return _map(said, f"{key}_detail")
+def _detail(data: FeedparserDict, key: str) -> FeedparserDict:
+    return _map(data, f"{key}_detail")
 
 
-def _titled(said: FeedparserDict, key: str) -> Content:
-    detail = _detail(said, key)
-    return Content(_text(said, key), detail.get("type") or "", detail.get("base") or "")
+def _titled(data: FeedparserDict, key: str) -> Content:
+    detail = _detail(data, key)
+    return Content(_text(data, key), detail.get("type") or "", detail.get("base") or "")
 
 
-def _content(said: FeedparserDict) -> Content:
-    return Content(said.get("value") or "", said.get("type") or "", said.get("base") or "")
+def _content(data: FeedparserDict) -> Content:
+    return Content(data.get("value") or "", data.get("type") or "", data.get("base") or "")
 
 
-def _summary(said: FeedparserDict, contents: list[Content]) -> Content | None:
-    if "summary" not in said:
+def _summary(data: FeedparserDict, contents: list[Content]) -> Content | None:
+    if "summary" not in data:
         return None
-    if not _detail(said, "summary") and contents:
-        return Content(_text(said, "summary"), contents[0].type, contents[0].base)
-    return _titled(said, "summary")
+    if not _detail(data, "summary") and contents:
+        return Content(_text(data, "summary"), contents[0].type, contents[0].base)
+    return _titled(data, "summary")
 
 
-def _language(said: FeedparserDict) -> str:
-    """The xml:lang of the texts of an item, of which feedparser tells with each."""
-    contents = _list(said, "content") or [_NONE]
-    for detail in (_detail(said, "title"), _detail(said, "summary"), contents[0]):
+def _language(data: FeedparserDict) -> str:
+    """The xml:lang of the first text of an item that has one."""
+    contents = _list(data, "content") or [_NONE]
+    for detail in (_detail(data, "title"), _detail(data, "summary"), contents[0]):
         if detail.get("language"):
             return str(detail["language"])
     return ""
 
 
-def _generator(said: FeedparserDict) -> str:
-    agent = _map(said, "admin_generatoragent")
-    detail = _detail(said, "generator")
-    return _text(said, "generator") or detail.get("href") or agent.get("rdf:resource") or ""
+def _generator(data: FeedparserDict) -> str:
+    agent = _map(data, "admin_generatoragent")
+    detail = _detail(data, "generator")
+    return _text(data, "generator") or detail.get("href") or agent.get("rdf:resource") or ""
 
 
-def _links(draft: ItemBuilder, links: Iterable[FeedparserDict]) -> None:
-    for said in map(dict, links):
-        href, rel = said.get("href") or "", said.get("rel") or "alternate"
-        kind, title = said.get("type") or "", said.get("title") or ""
+def _links(builder: ItemBuilder, links: Iterable[FeedparserDict]) -> None:
+    for data in map(dict, links):
+        href, rel = data.get("href") or "", data.get("rel") or "alternate"
+        kind, title = data.get("type") or "", data.get("title") or ""
         if not href:
             continue
-        if rel == "enclosure" and not isinstance(draft, FeedBuilder):
-            one = Enclosure(href, kind, parse_int(said.get("length")), title)
-            draft.enclosures.append(one)
+        if rel == "enclosure" and not isinstance(builder, FeedBuilder):
+            builder.enclosures.append(Enclosure(href, kind, parse_int(data.get("length")), title))
         else:
-            draft.links.append(FeedLink(href, rel, kind, title, said.get("hreflang") or ""))
+            builder.links.append(FeedLink(href, rel, kind, title, data.get("hreflang") or ""))
 
 
-def _source(draft: ItemBuilder, source: FeedparserDict) -> None:
-    href = _text(source, "href") or _text(source, "link")
+def _source(builder: ItemBuilder, feed_source: FeedparserDict) -> None:
+    href = _text(feed_source, "href") or _text(feed_source, "link")
     if href:
-        draft.links.append(FeedLink(href, "source", title=_text(source, "title")))
+        builder.links.append(FeedLink(href, "source", title=_text(feed_source, "title")))
 
 
-def _authors(said: FeedparserDict) -> list[Author]:
-    made = [_author(one) for one in _list(said, "authors")]
-    made += [
-        Author(one.name, one.email, one.href, "contributor")
-        for one in map(_author, _list(said, "contributors"))
+def _authors(data: FeedparserDict) -> list[Author]:
+    authors = [_author(each) for each in _list(data, "authors")]
+    authors += [
+        Author(author.name, author.email, author.href, "contributor")
+        for author in map(_author, _list(data, "contributors"))
     ]
-    return [one for one in made if one.name or one.email or one.href]
+    return [author for author in authors if author.name or author.email or author.href]
 
 
-def _author(said: FeedparserDict) -> Author:
-    return Author(_text(said, "name"), _text(said, "email"), _text(dict(said), "href"))
+def _author(data: FeedparserDict) -> Author:
+    return Author(_text(data, "name"), _text(data, "email"), _text(dict(data), "href"))
 
 
 def _categories(tags: Iterable[FeedparserDict]) -> list[Category]:
     return [
-        Category(one["term"], one.get("scheme") or "", one.get("label") or "")
-        for one in tags
-        if one.get("term")
+        Category(tag["term"], tag.get("scheme") or "", tag.get("label") or "")
+        for tag in tags
+        if tag.get("term")
     ]
 
 
-def _images(said: FeedparserDict, notes: feedparser_patches.ParserNotes) -> list[Image]:
-    made = [Image(_text(said, kind), kind) for kind in _KINDS]
-    image = _map(said, "image")
+def _images(data: FeedparserDict, notes: feedparser_patches.ParserNotes) -> list[Image]:
+    image = _map(data, "image")
     full = Image(
         _text(image, "href"),
         title=_text(image, "title"),
@@ -201,22 +199,20 @@ def _images(said: FeedparserDict, notes: feedparser_patches.ParserNotes) -> list
         width=image.get("width") or None,
         height=image.get("height") or None,
     )
-    return [full, Image(notes.picture), *made]
+    logo, icon = Image(_text(data, "logo"), "logo"), Image(_text(data, "icon"), "icon")
+    return [full, Image(notes.image), logo, icon]
 
 
-_KINDS: Final = ("logo", "icon")
-
-
-def _where(draft: ItemBuilder, said: FeedparserDict) -> None:
-    where = _map(said, "where")
-    if where.get("coordinates") and (found := _middle(where["coordinates"])):
-        draft.places.append(found)
-    draft.latitude, draft.longitude = _text(said, "geo_lat"), _text(said, "geo_long")
-    draft.place_name = _text(said, "georss_featurename")
+def _set_location(builder: ItemBuilder, data: FeedparserDict) -> None:
+    where = _map(data, "where")
+    if where.get("coordinates") and (point := _middle(where["coordinates"])):
+        builder.places.append(point)
+    builder.latitude, builder.longitude = _text(data, "geo_lat"), _text(data, "geo_long")
+    builder.place_name = _text(data, "georss_featurename")
 
 
 def _middle(coordinates: Any) -> GeoPoint | None:  # noqa: ANN401 - points as deep as the shape needs
-    """The middle of a shape given as (longitude, latitude)."""
+    """The middle of a shape of (longitude, latitude) pairs."""
     while isinstance(coordinates[0], (list, tuple)) and isinstance(
         coordinates[0][0], (list, tuple)
     ):
@@ -226,9 +222,9 @@ def _middle(coordinates: Any) -> GeoPoint | None:  # noqa: ANN401 - points as de
     return geo_point((min(north) + max(north)) / 2, (min(east) + max(east)) / 2)
 
 
-def _event(draft: ItemBuilder, said: FeedparserDict) -> None:
-    start = _text(said, "ev_startdate") or _text(said, "xcal_dtstart")
-    end = _text(said, "ev_enddate") or _text(said, "xcal_dtend")
+def _set_event(builder: ItemBuilder, data: FeedparserDict) -> None:
+    start = _text(data, "ev_startdate") or _text(data, "xcal_dtstart")
+    end = _text(data, "ev_enddate") or _text(data, "xcal_dtend")
     if start or end:
-        where = _text(said, "ev_location") or _text(said, "xcal_location")
-        draft.event = (start, end, where)
+        where = _text(data, "ev_location") or _text(data, "xcal_location")
+        builder.event = (start, end, where)

@@ -1,9 +1,8 @@
-"""Items and feeds in the making, and the rules that finish them, the same for every parser.
+"""Builds items from what a parser found, by the same rules for every parser.
 
-Comes from the fast parser, from feedparser or from JSON, as words; goes to `Item` and `Feed`. The rules: of several
-contents HTML is taken before text, text before files, and the longest of a kind; the summary is the summary or the
-content, whichever the feed gives first; links in HTML are seen from xml:base, else from the item, else from the feed; a
-date that cannot be read is not there.
+Of several contents HTML wins over text, text over files, and the longest of a kind. The summary is the summary or the
+content, whichever the feed has first. Links in HTML are relative to xml:base, else to the item, else to the feed. An
+unreadable date is None.
 """
 
 import re
@@ -36,12 +35,12 @@ from usher.feeds.parse.relative_urls import (
 
 T = TypeVar("T")
 
-CLOCK_TOLERANCE: Final = timedelta(days=1)  # by which a clock or a zone may be wrong
+CLOCK_TOLERANCE: Final = timedelta(days=1)  # for wrong clocks and zones
 XHTML: Final = "application/xhtml+xml"
 _HTML: Final = frozenset({"text/html", XHTML})
 _TEXT: Final = frozenset({"text/plain", ""})
 _ITUNES: Final = "urn:itunes"
-MAX_NAME_CHARS: Final = 500  # characters of an author; more is no name, and slow to take apart
+MAX_NAME_CHARS: Final = 500  # a longer text is no author, and slow to match
 _EMAIL: Final = re.compile(
     r"[A-Za-z0-9_.+-]+@(?:\[(?:[0-9]{1,3}\.){3}|(?:[A-Za-z0-9-]+\.)+)(?:[A-Za-z]{2,63}|[0-9]{1,3})\]?"
     r"(?:\?subject=\S+)?"
@@ -49,7 +48,7 @@ _EMAIL: Final = re.compile(
 
 
 class FeedSource(NamedTuple):
-    """Where and when a feed was read, and the language that the server says it is in."""
+    """The URL and time of a download, and the server's Content-Language."""
 
     url: str
     now: datetime
@@ -57,7 +56,7 @@ class FeedSource(NamedTuple):
 
 
 class Content(Struct, frozen=True, gc=False):
-    """A text with its type, and where its links are seen from."""
+    """A text with its type and the base of its links."""
 
     value: str
     type: str
@@ -68,12 +67,12 @@ NO_CONTENT: Final = Content("", "", "")
 
 
 class ItemBuilder:
-    """What a parser has found about one item; what it has not found costs nothing."""
+    """What a parser found about one item. Defaults are class attributes, so that absent fields cost nothing."""
 
     guid = ""
     permalink = False
     link: str | None = None
-    origin = ""  # feedburner's word for the link before it made it its own
+    origin = ""  # the original link of an item from FeedBurner
     title = NO_CONTENT
     rights = NO_CONTENT
     language = ""
@@ -91,7 +90,7 @@ class ItemBuilder:
     place_name = ""
     summary: Content | None = None
     media: MediaElements | None = None
-    event: tuple[str, str, str] | None = None  # from, to, where
+    event: tuple[str, str, str] | None = None  # start, end, location
 
     def __init__(self) -> None:
         self.contents: list[Content] = []
@@ -102,40 +101,40 @@ class ItemBuilder:
         self.places: list[GeoPoint] = []
 
 
-def build_item(draft: ItemBuilder, page: FeedSource, language: str) -> Item:
-    """The item that a draft describes."""
-    link = link_of(draft)
-    content = _best(draft.contents) if draft.contents else NO_CONTENT
-    summary = draft.summary or NO_CONTENT
-    text = with_absolute_links(content, link, page)
-    updated = dates.parse_date(draft.updated, page.now) if draft.updated else None
-    has_media = draft.media is not None or bool(draft.enclosures)
-    enclosures, thumbnails = _enclosed(draft, page) if has_media else ((), ())
+def build_item(builder: ItemBuilder, source: FeedSource, language: str) -> Item:
+    """The finished item; `language` is that of the feed."""
+    link = link_of(builder)
+    content = _best(builder.contents) if builder.contents else NO_CONTENT
+    summary = builder.summary or NO_CONTENT
+    text = with_absolute_links(content, link, source)
+    updated = dates.parse_date(builder.updated, source.now) if builder.updated else None
+    has_media = builder.media is not None or bool(builder.enclosures)
+    enclosures, thumbnails = _enclosed(builder, source) if has_media else ((), ())
     return Item(
-        guid=draft.guid,
-        permalink=draft.permalink and is_web_url(draft.guid),
+        guid=builder.guid,
+        permalink=builder.permalink and is_web_url(builder.guid),
         link=link,
-        title=with_absolute_links(draft.title, link, page),
-        title_type=draft.title.type,
-        summary=text if summary is content else with_absolute_links(summary, link, page),
+        title=with_absolute_links(builder.title, link, source),
+        title_type=builder.title.type,
+        summary=text if summary is content else with_absolute_links(summary, link, source),
         summary_type=summary.type,
         content=text,
         content_type=content.type,
-        language=draft.language or language,
-        pub_date=_published(draft, page) or updated,
+        language=builder.language or language,
+        pub_date=_published(builder, source) or updated,
         updated=updated,
-        comments_url=draft.comments,
-        comments_count=parse_int(draft.comments_count) if draft.comments_count else None,
-        copyright=copyright_of(draft, page),
-        image=draft.image,
-        links=_links(draft),
-        authors=unique(draft.authors),
-        categories=unique_categories(draft.categories),
+        comments_url=builder.comments,
+        comments_count=parse_int(builder.comments_count) if builder.comments_count else None,
+        copyright=copyright_of(builder, source),
+        image=builder.image,
+        links=_links(builder),
+        authors=unique(builder.authors),
+        categories=unique_categories(builder.categories),
         enclosures=enclosures,
         thumbnails=thumbnails,
-        places=geo_points(draft) if draft.places or draft.latitude else (),
-        ratings=_ratings(draft) if draft.explicit or draft.media else (),
-        events=_events(draft, page) if draft.event else (),
+        places=geo_points(builder) if builder.places or builder.latitude else (),
+        ratings=_ratings(builder) if builder.explicit or builder.media else (),
+        events=_events(builder, source) if builder.event else (),
     )
 
 
@@ -144,7 +143,7 @@ def _best(contents: list[Content]) -> Content:
 
 
 def _preference(content: Content) -> tuple[bool, int, int]:
-    """HTML before text before files; of one kind the longest; an empty content last."""
+    """A sort key: HTML wins over text, text over files, the longer of a kind; an empty content loses."""
     readable = 2 if content.type in _HTML else int(content.type in _TEXT)
     return bool(content.value), readable, len(content.value)
 
@@ -153,44 +152,44 @@ def unique(things: Sequence[T]) -> tuple[T, ...]:
     return tuple(things) if len(things) < 2 else tuple(dict.fromkeys(things))  # noqa: PLR2004
 
 
-def unique_categories(found: list[Category]) -> tuple[Category, ...]:
-    """Each once; a keyword that repeats a category adds nothing."""
-    terms = {one.term for one in found if not one.keyword}
-    if len(terms) == len(found):
-        return tuple(found)
-    return unique([one for one in found if not one.keyword or one.term not in terms])
+def unique_categories(categories: list[Category]) -> tuple[Category, ...]:
+    """Each category once, without keywords that repeat a category."""
+    terms = {category.term for category in categories if not category.keyword}
+    if len(terms) == len(categories):
+        return tuple(categories)
+    return unique([each for each in categories if not each.keyword or each.term not in terms])
 
 
 def parse_author(text: str) -> Author | None:
-    """Who is meant by `Jane Doe (jane@example.org)`, `jane@example.org (Jane Doe)` and the like."""
+    """The author in `Jane Doe (jane@example.org)`, `jane@example.org (Jane Doe)` and similar texts."""
     if not text or len(text) > MAX_NAME_CHARS:
         return None
-    found = _EMAIL.search(text) if "@" in text else None
-    if found is None:
+    email = _EMAIL.search(text) if "@" in text else None
+    if email is None:
         return Author(text)
-    name = text.replace(found[0], "")
+    name = text.replace(email[0], "")
     for empty in ("()", "<>", "&lt;&gt;"):
         name = name.replace(empty, "")
     name = name.strip().removeprefix("(").removesuffix(")").strip()
-    return Author(name, found[0])
+    return Author(name, email[0])
 
 
-def copyright_of(draft: ItemBuilder, page: FeedSource) -> str:
-    licenses = [one.href for one in draft.links if one.rel == "license"]
-    if not licenses and draft.rights is NO_CONTENT:
+def copyright_of(builder: ItemBuilder, source: FeedSource) -> str:
+    licenses = [link.href for link in builder.links if link.rel == "license"]
+    if not licenses and builder.rights is NO_CONTENT:
         return ""
-    rights = with_absolute_links(draft.rights, "", page)
+    rights = with_absolute_links(builder.rights, "", source)
     return " - ".join(unique([rights, *licenses] if rights else licenses))
 
 
-def geo_points(draft: ItemBuilder) -> tuple[GeoPoint, ...]:
-    """Where an item plays: its points, or the pair of numbers it has instead."""
-    found = draft.places
-    if not found and draft.latitude and draft.longitude:
-        found = [*filter(None, [geo_point(draft.latitude, draft.longitude)])]
-    if draft.place_name:
-        found = [GeoPoint(one.latitude, one.longitude, draft.place_name) for one in found]
-    return unique(found)
+def geo_points(builder: ItemBuilder) -> tuple[GeoPoint, ...]:
+    """The location of an item: its points, or its latitude and longitude."""
+    points = builder.places
+    if not points and builder.latitude and builder.longitude:
+        points = [*filter(None, [geo_point(builder.latitude, builder.longitude)])]
+    if builder.place_name:
+        points = [replace(point, name=builder.place_name) for point in points]
+    return unique(points)
 
 
 def geo_point(latitude: str | float, longitude: str | float) -> GeoPoint | None:
@@ -201,78 +200,79 @@ def geo_point(latitude: str | float, longitude: str | float) -> GeoPoint | None:
     return GeoPoint(north, east) if abs(north) <= 90 and abs(east) <= 180 else None  # noqa: PLR2004
 
 
-def _published(draft: ItemBuilder, page: FeedSource) -> datetime | None:
-    return _time(draft.published, page) or _time(draft.created, page)
+def _published(builder: ItemBuilder, source: FeedSource) -> datetime | None:
+    return _time(builder.published, source) or _time(builder.created, source)
 
 
-def _time(text: str, page: FeedSource) -> datetime | None:
-    return dates.parse_date(text, page.now) if text else None
+def _time(text: str, source: FeedSource) -> datetime | None:
+    return dates.parse_date(text, source.now) if text else None
 
 
-def link_of(draft: ItemBuilder) -> str:
-    """The link: before feedburner made it its own, as the feed has it, or the guid if that is an address."""
-    if draft.origin and is_web_url(draft.origin):
-        return draft.origin
-    return draft.link or ""
+def link_of(builder: ItemBuilder) -> str:
+    """The link of an item or a feed, without FeedBurner's redirect."""
+    if builder.origin and is_web_url(builder.origin):
+        return builder.origin
+    return builder.link or ""
 
 
 def is_address(guid: str) -> bool:
-    """Whether a guid that is called a permalink may really be one; many are not."""
+    """Whether a guid is a URL; many guids that claim to be permalinks are not."""
     return is_web_url(guid) or guid.startswith("/")
 
 
-def _links(draft: ItemBuilder) -> tuple[FeedLink, ...]:
-    if draft.comments_feed:
-        replies = FeedLink(draft.comments_feed, "replies", "application/rss+xml")
-        return unique([*draft.links, replies])
-    return unique(draft.links)
+def _links(builder: ItemBuilder) -> tuple[FeedLink, ...]:
+    if builder.comments_feed:
+        replies = FeedLink(builder.comments_feed, "replies", "application/rss+xml")
+        return unique([*builder.links, replies])
+    return unique(builder.links)
 
 
-def with_absolute_links(content: Content, link: str, page: FeedSource) -> str:
-    """A text with its links made absolute, if it is HTML."""
+def with_absolute_links(content: Content, link: str, source: FeedSource) -> str:
+    """The text of a content; in HTML with absolute links."""
     value = content.value
     if "<" not in value or content.type not in _HTML:
         return value
     if content.type == XHTML:
         value = close_void_elements(value)
     base = content.base
-    return make_links_absolute(value, base if base != page.url or not is_web_url(link) else link)
+    return make_links_absolute(value, base if base != source.url or not is_web_url(link) else link)
 
 
 def _enclosed(
-    draft: ItemBuilder, page: FeedSource
+    builder: ItemBuilder, source: FeedSource
 ) -> tuple[tuple[Enclosure, ...], tuple[Thumbnail, ...]]:
-    """The media, each once: what Media RSS says of one adds to what the enclosure of the same address says."""
-    made: dict[str, Enclosure] = {}
+    """The media of an item, each URL once, and its thumbnails; enclosures complete Media RSS."""
+    media: dict[str, Enclosure] = {}
     thumbnails: tuple[Thumbnail, ...] = ()
-    if draft.media is not None:
-        for medium in draft.media.enclosures(page.url):
-            made.setdefault(medium.url, medium)
-        thumbnails = draft.media.thumbnails(page.url)
-    for one in draft.enclosures:
-        url = join(page.url, one.url)
-        if other := made.get(url):
-            kind, length = other.type or one.type, other.length or one.length
-            made[url] = replace(other, type=kind, length=length)
+    if builder.media is not None:
+        for medium in builder.media.enclosures(source.url):
+            media.setdefault(medium.url, medium)
+        thumbnails = builder.media.thumbnails(source.url)
+    for enclosure in builder.enclosures:
+        url = join(source.url, enclosure.url)
+        if same := media.get(url):
+            kind, length = same.type or enclosure.type, same.length or enclosure.length
+            media[url] = replace(same, type=kind, length=length)
         else:
-            made[url] = one if url == one.url else replace(one, url=url)
-    if draft.duration and len(made) == 1:
-        url, one = made.popitem()
-        lasts = one.duration if one.duration is not None else parse_whole_seconds(draft.duration)
-        made[url] = replace(one, duration=lasts)
-    return tuple(made.values()), thumbnails
+            media[url] = enclosure if url == enclosure.url else replace(enclosure, url=url)
+    if builder.duration and len(media) == 1:
+        url, medium = media.popitem()
+        if medium.duration is None:
+            medium = replace(medium, duration=parse_whole_seconds(builder.duration))
+        media[url] = medium
+    return tuple(media.values()), thumbnails
 
 
-def _ratings(draft: ItemBuilder) -> tuple[Rating, ...]:
-    found = list(draft.media.item.ratings) if draft.media else []
-    if draft.explicit:
-        found.append(Rating(_ITUNES, draft.explicit))
-    return unique(found)
+def _ratings(builder: ItemBuilder) -> tuple[Rating, ...]:
+    ratings = list(builder.media.item.ratings) if builder.media else []
+    if builder.explicit:
+        ratings.append(Rating(_ITUNES, builder.explicit))
+    return unique(ratings)
 
 
-def _events(draft: ItemBuilder, page: FeedSource) -> tuple[ItemEvent, ...]:
-    if draft.event is None:
+def _events(builder: ItemBuilder, source: FeedSource) -> tuple[ItemEvent, ...]:
+    if builder.event is None:
         return ()
-    start, end, where = draft.event
-    event = ItemEvent(_time(start, page), _time(end, page), draft.title.value, where)
+    start, end, where = builder.event
+    event = ItemEvent(_time(start, source), _time(end, source), builder.title.value, where)
     return (event,) if event.start or event.end else ()

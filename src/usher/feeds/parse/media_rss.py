@@ -1,12 +1,14 @@
-"""Media RSS: what an item says of its pictures, sounds and films.
+"""Collects the Media RSS elements of an item and builds its enclosures and thumbnails.
 
-Comes from the elements of one item, one start and one end at a time, by whichever parser; goes to enclosures and
-thumbnails. What is said inside a medium is of that medium, what is said around it of all inside that say nothing.
+An element inside `media:content` describes that medium. An element of a group or the item describes all media in it
+that have no such element of their own.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from usher.feeds.model import (
     Caption,
@@ -20,7 +22,7 @@ from usher.feeds.model import (
 from usher.feeds.parse.relative_urls import join
 
 Attributes = Mapping[str, str]
-Get = Any  # of attributes: a text, or the other that is given, or None
+Get = Any  # the `get` method of attributes
 T = TypeVar("T")
 
 MAX_NUMBER: Final = 2**63 - 1
@@ -31,7 +33,7 @@ _EBU: Final = "urn:ebu"
 
 
 class MediaScope:
-    """What is said at one place: of the item, of a group, of a medium."""
+    """The elements of the item, a group or a medium."""
 
     title = description = copyright = copyright_url = ""
     thumbnails: tuple[Thumbnail, ...] = ()
@@ -46,13 +48,13 @@ class MediaScope:
 
 
 class MediaElements:
-    """The media elements of one item, as they come; ends that miss or are too many do no harm."""
+    """The media elements of one item, in document order; missing or extra end tags do no harm."""
 
     def __init__(self) -> None:
         self.item = MediaScope({})
         self.contents: list[tuple[MediaScope, ...]] = []
         self._open: list[tuple[str, Attributes, MediaScope]] = []
-        self._told = 0
+        self._count = 0
 
     def start(self, name: str, attributes: Attributes) -> None:
         scope = self._open[-1][2] if self._open else self.item
@@ -60,36 +62,36 @@ class MediaElements:
             scope = MediaScope(attributes)
         self._open.append((name, attributes, scope))
         if name == "content" and len(self.contents) < MAX_MEDIA:
-            scopes = dict.fromkeys(one for _, _, one in reversed(self._open))
+            scopes = dict.fromkeys(outer for _, _, outer in reversed(self._open))
             self.contents.append((*scopes, self.item))
 
     def end(self, name: str, text: str) -> None:
         while self._open:
             opened, attributes, scope = self._open.pop()
             if opened == name:
-                self.tell(name, attributes, text, scope)
+                self.add(name, attributes, text, scope)
                 return
 
-    def tell(
+    def add(
         self, name: str, attributes: Attributes, text: str, scope: MediaScope | None = None
     ) -> None:
-        """Note what one element says, of the item unless of something else."""
-        self._told += 1
-        if self._told > MAX_MEDIA:
+        """Add one element to a scope, by default the item's."""
+        self._count += 1
+        if self._count > MAX_MEDIA:
             return
-        if says := _HANDLERS.get(name):
-            says(scope or self.item, attributes.get, text)
-        elif name == "group" and scope and not any(scope in one for one in self.contents):
-            self.item.thumbnails += scope.thumbnails  # a group of nothing is about the item
+        if handler := _HANDLERS.get(name):
+            handler(scope or self.item, attributes.get, text)
+        elif name == "group" and scope and not any(scope in scopes for scopes in self.contents):
+            self.item.thumbnails += scope.thumbnails  # an empty group describes the item
             self.item.ratings += scope.ratings
 
     def enclosures(self, base: str) -> list[Enclosure]:
-        made = [_enclosure(scopes, base) for scopes in self.contents]
-        return [one for one in made if one.url]
+        enclosures = [_enclosure(scopes, base) for scopes in self.contents]
+        return [enclosure for enclosure in enclosures if enclosure.url]
 
     def thumbnails(self, base: str) -> tuple[Thumbnail, ...]:
-        """Those that belong to no medium."""
-        return _seen(self.item.thumbnails, base)
+        """The thumbnails that belong to no medium."""
+        return _absolute_thumbnails(self.item.thumbnails, base)
 
 
 def _title(scope: MediaScope, _get: Get, text: str) -> None:
@@ -107,10 +109,8 @@ def _copyright(scope: MediaScope, get: Get, text: str) -> None:
 
 def _thumbnail(scope: MediaScope, get: Get, text: str) -> None:
     if url := get("url", text):
-        one = Thumbnail(
-            url, parse_int(get("width")), parse_int(get("height")), parse_seconds(get("time"))
-        )
-        scope.thumbnails += (one,)
+        width, height = parse_int(get("width")), parse_int(get("height"))
+        scope.thumbnails += (Thumbnail(url, width, height, parse_seconds(get("time"))),)
 
 
 def _credit(scope: MediaScope, get: Get, text: str) -> None:
@@ -121,8 +121,7 @@ def _credit(scope: MediaScope, get: Get, text: str) -> None:
 def _caption(scope: MediaScope, get: Get, text: str) -> None:
     if text:
         start, end = parse_seconds(get("start")), parse_seconds(get("end"))
-        one = Caption(text, get("type", "plain"), get("lang", ""), start, end)
-        scope.captions += (one,)
+        scope.captions += (Caption(text, get("type", "plain"), get("lang", ""), start, end),)
 
 
 def _restriction(scope: MediaScope, get: Get, text: str) -> None:
@@ -162,21 +161,21 @@ NAMES: Final = frozenset({"content", "group", *_HANDLERS})
 
 
 def parse_keywords(text: str) -> list[Category]:
-    """The words of a list."""
+    """The keywords of a comma-separated list."""
     words = filter(None, map(str.strip, text.split(",")))
     return [Category(word, keyword=True) for word in words]
 
 
 def _enclosure(scopes: tuple[MediaScope, ...], base: str) -> Enclosure:
-    """The medium of the innermost scope; its title and description are never those of the item."""
+    """The medium of the innermost scope; the item's title and description do not count."""
     get = scopes[0].attributes.get
     url = get("url", "").strip()
     return Enclosure(
         url=join(base, url) if url else "",
         type=get("type", ""),
         length=parse_int(get("filesize")),
-        title=_first(one.title for one in scopes[:-1]),
-        description=_first(one.description for one in scopes[:-1]),
+        title=_first(scope.title for scope in scopes[:-1]),
+        description=_first(scope.description for scope in scopes[:-1]),
         medium=get("medium", ""),
         expression=get("expression", ""),
         language=get("lang", ""),
@@ -187,37 +186,32 @@ def _enclosure(scopes: tuple[MediaScope, ...], base: str) -> Enclosure:
         frame_rate=parse_number(get("framerate")),
         sampling_rate=parse_number(get("samplingrate")),
         channels=parse_int(get("channels")),
-        copyright=_first(one.copyright for one in scopes),
-        copyright_url=_first(one.copyright_url for one in scopes),
-        thumbnails=_seen(_nearest(one.thumbnails for one in scopes), base),
-        credits=_nearest(one.credits for one in scopes),
-        captions=_nearest(one.captions for one in scopes),
-        restrictions=_nearest(one.restrictions for one in scopes),
-        ratings=_nearest(one.ratings for one in scopes),
-        categories=_nearest(one.categories for one in scopes),
+        copyright=_first(scope.copyright for scope in scopes),
+        copyright_url=_first(scope.copyright_url for scope in scopes),
+        thumbnails=_absolute_thumbnails(_nearest(scope.thumbnails for scope in scopes), base),
+        credits=_nearest(scope.credits for scope in scopes),
+        captions=_nearest(scope.captions for scope in scopes),
+        restrictions=_nearest(scope.restrictions for scope in scopes),
+        ratings=_nearest(scope.ratings for scope in scopes),
+        categories=_nearest(scope.categories for scope in scopes),
     )
 
 
-def _first(said: Iterable[str]) -> str:
-    return next(filter(None, said), "")
+def _first(texts: Iterable[str]) -> str:
+    return next(filter(None, texts), "")
 
 
-def _nearest(said: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
-    return tuple(dict.fromkeys(next(filter(None, said), ())))
+def _nearest(values: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(next(filter(None, values), ())))
 
 
-def _seen(thumbnails: Iterable[Thumbnail], base: str) -> tuple[Thumbnail, ...]:
-    made = [_seen_from(base, one) for one in thumbnails]
-    return tuple(made) if len(made) < 2 else tuple(dict.fromkeys(made))  # noqa: PLR2004
-
-
-def _seen_from(base: str, one: Thumbnail) -> Thumbnail:
-    url = join(base, one.url.strip())
-    return one if url == one.url else Thumbnail(url, one.width, one.height, one.time)
+def _absolute_thumbnails(thumbnails: Iterable[Thumbnail], base: str) -> tuple[Thumbnail, ...]:
+    absolute = (replace(each, url=join(base, each.url.strip())) for each in thumbnails)
+    return tuple(dict.fromkeys(absolute))
 
 
 def parse_number(text: str | None) -> float | None:
-    """A number that is not below zero and not beyond all bounds."""
+    """A number from 0 to MAX_NUMBER; None for any other text."""
     try:
         value = float(text or "")
     except ValueError:
@@ -233,7 +227,7 @@ def parse_int(text: str | None) -> int | None:
 
 
 def parse_seconds(text: str | None) -> float | None:
-    """A time in a medium: seconds, h:m:s, `now`, or the beginning of a range."""
+    """A time in a medium: seconds, h:m:s, `now`, or the start of a range."""
     if not text:
         return None
     text = text.strip().removeprefix("npt=").partition("-")[0].strip()

@@ -1,7 +1,6 @@
-"""Any feed in one shape: RSS, Atom, RDF and the rest of the family, and JSON Feed.
+"""Parses a feed of any dialect: RSS, Atom, RDF and JSON Feed.
 
-Comes from the bytes of an answer, where they came from and what the server called them; goes to a `Feed`, or to
-`NotAFeed` with the reason. The fast parser reads what it is proven to read as feedparser does, feedparser the rest.
+The fast parser reads the feeds for which it gives the same result as feedparser; feedparser reads the others.
 """
 
 import re
@@ -19,16 +18,17 @@ MAX_ITEMS: Final = 10_000
 
 _HTML: Final = re.compile(rb"<(?:!doctype\s+)?html\b", re.IGNORECASE)
 _FIRST: Final = re.compile(rb"<[A-Za-z_][^\s<>/]{0,60}")
-_HEAD: Final = 20_000  # bytes in which the first element is looked for
+_HEAD: Final = 20_000  # bytes that must contain the first element
+_BLANK: Final = b" \t\r\n\x00"
 
 
 def parse(
     body: bytes, *, url: str, content_type: str = "", language: str = "", now: datetime
 ) -> Feed | NotAFeed:
-    """Read a feed; whatever the bytes are, this returns. `language` is what the server said of it."""
+    """The feed in the bytes, or why they are no feed; `language` is the server's Content-Language."""
     if len(body) > MAX_BYTES:
-        size, most = len(body) / 1_000_000, MAX_BYTES // 1_000_000
-        return NotAFeed(f"It has {size:.1f} MB; at most {most} MB are read.")
+        size, limit = len(body) / 1_000_000, MAX_BYTES // 1_000_000
+        return NotAFeed(f"It has {size:.1f} MB; the limit is {limit} MB.")
     text = charset.decode(body, content_type)
     feed = _read(text.utf8.strip(_BLANK), FeedSource(url, now, language))
     if isinstance(feed, NotAFeed):
@@ -37,26 +37,23 @@ def parse(
     return replace(feed, encoding=text.encoding, problems=problems)
 
 
-def _read(utf8: bytes, page: FeedSource) -> Feed | NotAFeed:
+def _read(utf8: bytes, source: FeedSource) -> Feed | NotAFeed:
     if not utf8:
         return NotAFeed("It is empty.")
     if utf8[:1] in {b"{", b"["}:
-        return jsonfeed.parse_json_feed(utf8, page, MAX_ITEMS)
-    if reason := _no_markup(utf8[:_HEAD]):
+        return jsonfeed.parse_json_feed(utf8, source, MAX_ITEMS)
+    if reason := _not_xml(utf8[:_HEAD]):
         return NotAFeed(reason)
-    return fast_parser.parse_fast(utf8, page, MAX_ITEMS) or feedparser_reader.parse_with_feedparser(
-        utf8, page, MAX_ITEMS
-    )
+    return fast_parser.parse_fast(
+        utf8, source, MAX_ITEMS
+    ) or feedparser_reader.parse_with_feedparser(utf8, source, MAX_ITEMS)
 
 
-def _no_markup(head: bytes) -> str:
-    """Why this cannot be XML of a feed, as far as its beginning tells."""
+def _not_xml(head: bytes) -> str:
+    """Why the bytes cannot be a feed in XML, judged by their beginning."""
     first = _FIRST.search(head)
     if first is None:
         return "It is neither XML nor JSON."
     if _HTML.match(first[0]) or _HTML.search(head, 0, first.end()):
         return "It is an HTML page, not a feed."
     return ""
-
-
-_BLANK: Final = b" \t\r\n\x00"

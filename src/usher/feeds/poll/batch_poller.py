@@ -103,8 +103,8 @@ class BatchPoller:
             log_failure(asyncio.create_task(work), log)
             for work in (
                 self.ledger.settle(),
-                self.ledger.beat(self.cancel, self.cancel),
-                self.ledger.watch(self.cancel),
+                self.ledger.send_heartbeats(self.cancel, self.cancel),
+                self.ledger.watch_leases(self.cancel),
             )
         ]
         try:
@@ -141,12 +141,12 @@ class BatchPoller:
                 self.options.host,
                 n,
                 lease=self.options.lease,
-                tries=self.options.policy.max_attempts,
+                max_attempts=self.options.policy.max_attempts,
                 now=self.clock.now(),
             ),
             autocommit=True,
         )
-        runs = [self.ledger.enter(job, self.options.policy, asked_at) for job in claimed]
+        runs = [self.ledger.add(job, self.options.policy, asked_at) for job in claimed]
         others = [run for run in runs if run.job.program != PROGRAM or not is_feed_id(run.job.args)]
         if others:
             await self.ledger.give_back(others)  # a manager runs them
@@ -181,7 +181,7 @@ class BatchPoller:
     def settlement(self, run: JobRun, ending: ProcessEnd) -> SettledRun:
         luck = random.random()  # noqa: S311 - spreads retries
         result = job_states.job_outcome(
-            ending, attempts=run.job.attempts, policy=run.policy, luck=luck
+            ending, attempts=run.job.attempts, policy=run.policy, random_share=luck
         )
         return SettledRun(
             *run.fence,

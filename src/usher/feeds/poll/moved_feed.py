@@ -3,20 +3,18 @@
 The move counts like a permanent redirect, but only if there is a feed at the new address and the moves form no loop.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from usher.crawl.http.fetch import Fetcher
-from usher.feeds.poll.outcome import FeedResponse
-from usher.feeds.poll.request import FetchResult, fetch_feed
+from usher.feeds.poll.outcome import FeedResponse, interpret
+from usher.feeds.poll.request import fetch_feed
 from usher.feeds.store.save_feed import CacheValidators
 from usher.feeds.store.subscriptions import FeedSubscription
 from usher.urls import Url, UrlRefusal, parse
 
 MAX_MOVES: Final = 4
-Interpreter = Callable[[FetchResult, FeedSubscription, datetime], FeedResponse]
 
 
 def declared_url(response: FeedResponse) -> Url | None:
@@ -28,11 +26,7 @@ def declared_url(response: FeedResponse) -> Url | None:
 
 
 async def follow_declared_move(
-    fetcher: Fetcher,
-    subscription: FeedSubscription,
-    response: FeedResponse,
-    now: datetime,
-    interpret: Interpreter,
+    fetcher: Fetcher, subscription: FeedSubscription, response: FeedResponse, now: datetime
 ) -> FeedResponse:
     """The response at the declared address; the original one if there is no feed or the moves form a loop."""
     unread = replace(subscription, etag="", lastmod="", body_hash=None)

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from usher.crawl.fetch_outcome import PERMANENT_REDIRECT_STATUSES, REDIRECT_STATUSES
+from usher.crawl.fetch_outcome import PERMANENT_REDIRECT_STATUSES
 from usher.crawl.http.fetch import Fetcher, FetchResponse
+from usher.crawl.http.response import REDIRECT_STATUSES
 from usher.urls import Url
 
 MAX_REDIRECTS: Final = 8

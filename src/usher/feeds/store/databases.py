@@ -16,7 +16,7 @@ from usher.db.statements import load_statements
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadSetting
 from usher.feeds.websub.rules import is_usable_url
-from usher.private_hosts import PrivateAllowList, parse_allow_list
+from usher.private_hosts import AllowList, parse_allow_list
 from usher.schema import migrate
 from usher.schema.roles import may_set_role
 from usher.schema.state import schema_state
@@ -49,7 +49,7 @@ class FeedDatabases:
     connect_timeout: float
     callback_url: str = ""  # where hubs reach MGMT; empty disables WebSub
     door_connection: DoorConnection | None = None  # None opens the door for each use
-    allowed_hosts: PrivateAllowList = PrivateAllowList()  # noqa: RUF009 - frozen
+    allowed_hosts: AllowList = AllowList()  # noqa: RUF009 - frozen
 
     @asynccontextmanager
     async def queue(self, conn: Connection) -> AsyncIterator[Connection]:

@@ -1,50 +1,63 @@
-"""Asking hubs to tell us of news, and to stop that.
+"""Subscribes to feeds at their hubs, renews and ends the subscriptions.
 
-Comes from polls, once a feed was read, and from whoever disables a feed; goes to the hub, past the guard that every
-fetch goes past. What a hub does wrong is noted, and never a poll's trouble.
+A failing hub never fails a poll; the failure is stored and reported.
 """
 
 import secrets
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from usher.crawl.http.fetch import Fetcher, FetchResponse
 from usher.db.pool import Connection
+from usher.db.statements import load_statements
 from usher.feeds.poll.interval import NextPoll
-from usher.feeds.store import save_feed
 from usher.feeds.store.databases import FeedDatabases
+from usher.feeds.store.save_feed import storable_text
 from usher.feeds.store.subscriptions import FeedSubscription
-from usher.feeds.websub import rules, subscriptions
-from usher.feeds.websub.rules import HubSubscription
+from usher.feeds.websub import rules
+from usher.feeds.websub.rules import HubOffer, HubSubscription
 from usher.urls import UrlRefusal
 from usher.urls import parse as parse_url
 
+store = load_statements(__file__)
+
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
-REPEAT_STATUSES: Final = frozenset({307, 308})  # what is sent is to be sent elsewhere
+REPEAT_STATUSES: Final = frozenset({307, 308})  # redirects that repeat the POST
 MAX_REDIRECTS: Final = 3
 MAX_REASON_CHARS: Final = 300
-MAX_READ_BYTES: Final = 10 * MAX_REASON_CHARS  # so that nothing is cut off before it is hidden
+MAX_READ_BYTES: Final = (
+    10 * MAX_REASON_CHARS
+)  # a secret that the hub repeats is hidden before the cut
+
+
+@dataclass(frozen=True, slots=True)
+class FeedHub:
+    """The hub and the self link of a feed; `wanted` if the feed is polled at all."""
+
+    url: str
+    wanted: bool
+    hub: str
+    self_link: str
 
 
 async def update_hub_subscription(
     databases: FeedDatabases, fetcher: Fetcher, id_: int, *, now: datetime | None = None
 ) -> list[str]:
-    """Do what is due at the hub of a feed; what went wrong, in words."""
+    """Send the request to the feed's hub that is due, if any; returns the problems."""
     if not databases.callback_url:
         return []
     now = now or databases.search.clock.now()
     async with databases.search.connection() as conn:
-        known, standing = (
-            await subscriptions.feed_hub(conn, id_),
-            await subscriptions.hub_subscription(conn, id_),
-        )
-    if known is None:
+        feed = await store.feed_hub.row(conn, FeedHub, id=id_)
+        current = await store.hub_subscription.row(conn, HubSubscription, id=id_)
+    if feed is None:
         return []
-    offer = rules.hub_offer(known.hub, known.own, known.url)
-    match rules.next_step(standing, offer, wanted=known.wanted, now=now):
+    offer = rules.hub_offer(feed.hub, feed.self_link, feed.url)
+    match rules.next_step(current, offer, wanted=feed.wanted, now=now):
         case "subscribe" if offer is not None:
-            return await subscribe(databases, fetcher, id_, known.url, offer, standing, now)
+            return await subscribe(databases, fetcher, id_, feed.url, offer, current, now)
         case "unsubscribe":
             return await unsubscribe(databases, fetcher, [id_], now=now)
     return []
@@ -53,22 +66,21 @@ async def update_hub_subscription(
 async def next_poll_with_hub(
     databases: FeedDatabases,
     conn: Connection,
-    known: FeedSubscription,
+    subscription: FeedSubscription,
     following: NextPoll,
     *,
     news: bool,
     began: datetime,
     now: datetime,
 ) -> NextPoll:
-    """The next poll of a feed as its hub lets it be; `news` is whether a poll that began then found any."""
+    """The next poll of a feed with a hub; `news` if the poll that began at `began` found new items."""
     if not databases.callback_url:
         return following
     if news:
-        await subscriptions.distrust_silent_hub(conn, known.id)
-    standing = await subscriptions.hub_subscription(conn, known.id)
-    return rules.adjust_next_poll(
-        following, standing, slower=known.fixed is None, began=began, now=now
-    )
+        await store.distrust_silent_hub.run(conn, id=subscription.id)
+    current = await store.hub_subscription.row(conn, HubSubscription, id=subscription.id)
+    slower = subscription.fixed is None
+    return rules.adjust_next_poll(following, current, slower=slower, began=began, now=now)
 
 
 async def subscribe(
@@ -76,58 +88,57 @@ async def subscribe(
     fetcher: Fetcher,
     id_: int,
     feed: str,
-    offer: rules.HubOffer,
-    standing: HubSubscription | None,
+    offer: HubOffer,
+    current: HubSubscription | None,
     now: datetime,
 ) -> list[str]:
-    """Ask the hub; it calls back, perhaps before it answers."""
-    same = standing is not None and standing.offer == offer and standing.state != "left"
-    token = standing.token if standing and same else secrets.token_urlsafe(32)
-    secret = standing.secret if standing and same else secrets.token_hex(32)
-    errors = standing.errors + 1 if standing and same else 1
+    """Request a subscription; the hub calls back, perhaps before it answers. Returns the problems."""
+    renewed = current if current and current.offer == offer and current.state != "left" else None
+    token = renewed.token if renewed else secrets.token_urlsafe(32)
+    secret = renewed.secret if renewed else secrets.token_hex(32)
+    errors = renewed.errors + 1 if renewed else 1
+    try_at = now + rules.retry_wait(errors)
     async with databases.search.connection() as conn:
-        await subscriptions.record_request(
+        await store.record_request.run(
             conn,
-            id_,
-            offer,
+            id=id_,
+            hub=offer.hub,
+            topic=offer.topic,
             token=token,
             secret=secret,
-            try_at=now + rules.retry_wait(errors),
+            try_at=try_at,
             now=now,
         )
-    body = rules.request_form(
-        "subscribe", offer, callback=callback_url(databases, token), secret=secret
-    )
+    callback = callback_url(databases, token)
+    body = rules.request_form("subscribe", offer, callback=callback, secret=secret)
     answer = await post_to_hub(fetcher, feed, offer.hub, body)
-    words = response_problem(answer, token, secret)
-    if not words:
+    problem = response_problem(answer, token, secret)
+    if not problem:
         return []
-    rest = answer.retry_after(now) if isinstance(answer, FetchResponse) else None
-    pause = timedelta(seconds=min(rest or 0, rules.DENIAL_WAIT.total_seconds()))
+    seconds = answer.retry_after(now) if isinstance(answer, FetchResponse) else None
+    wait = timedelta(seconds=min(seconds or 0, rules.DENIAL_WAIT.total_seconds()))
+    reason = storable_text(problem)[:MAX_REASON_CHARS]
     async with databases.search.connection() as conn:
-        await subscriptions.record_failure(
-            conn, id_, token, save_feed.storable_text(words)[:MAX_REASON_CHARS], try_at=now + pause
-        )
-    return [f"Its hub does not take us: {words}"]
+        await store.record_failure.run(conn, id=id_, token=token, reason=reason, try_at=now + wait)
+    return [f"Could not subscribe at its hub: {problem}"]
 
 
 async def unsubscribe(
     databases: FeedDatabases, fetcher: Fetcher, ids: Iterable[int], *, now: datetime | None = None
 ) -> list[str]:
-    """Have the hubs of feeds tell us no more; one that cannot be told ends when its lease does."""
+    """End the subscriptions of feeds; returns the problems. If a hub fails, its lease ends the subscription."""
     problems = []
     for id_ in ids:
         async with databases.search.connection() as conn:
-            known = await subscriptions.feed_hub(conn, id_)
-            standing = await subscriptions.begin_unsubscribe(
-                conn, id_, now=now or databases.search.clock.now()
-            )
-        if standing is not None and databases.callback_url:
-            there = callback_url(databases, standing.token)
-            body = rules.request_form("unsubscribe", standing.offer, callback=there, secret="")
-            answer = await post_to_hub(fetcher, known.url if known else "", standing.hub, body)
-            if words := response_problem(answer, standing.token, standing.secret):
-                problems.append(f"Its hub could not be told that it is over: {words}")
+            feed = await store.feed_hub.row(conn, FeedHub, id=id_)
+            when = now or databases.search.clock.now()
+            ended = await store.begin_unsubscribe.row(conn, HubSubscription, id=id_, now=when)
+        if ended is not None and databases.callback_url:
+            callback = callback_url(databases, ended.token)
+            body = rules.request_form("unsubscribe", ended.offer, callback=callback, secret="")
+            answer = await post_to_hub(fetcher, feed.url if feed else "", ended.hub, body)
+            if problem := response_problem(answer, ended.token, ended.secret):
+                problems.append(f"Could not unsubscribe at its hub: {problem}")
     return problems
 
 
@@ -138,33 +149,33 @@ def callback_url(databases: FeedDatabases, token: str) -> str:
 async def post_to_hub(
     fetcher: Fetcher, feed: str, hub_url: str, body: bytes
 ) -> FetchResponse | str:
-    """The hub's answer, or why it was not asked; redirects that keep what is sent are followed.
+    """The hub's answer after redirects, or why there was no request.
 
     `feed` is where the feed was fetched: it must not name a private hub of another host.
     """
-    source, there = parse_url(feed), parse_url(hub_url)
+    source, target = parse_url(feed), parse_url(hub_url)
     if isinstance(source, UrlRefusal):
         return f"{feed} cannot have a hub: {source.detail}"
-    if isinstance(there, UrlRefusal):
-        return f"{hub_url} cannot be asked: {there.detail}"
+    if isinstance(target, UrlRefusal):
+        return f"{hub_url} cannot be requested: {target.detail}"
     for _ in range(MAX_REDIRECTS):
-        answer = await fetcher.post(there, body, FORM_TYPE, source=source)
+        answer = await fetcher.post(target, body, FORM_TYPE, source=source)
         if answer.status not in REPEAT_STATUSES or answer.location is None:
             return answer
-        source, there = there, answer.location
+        source, target = target, answer.location
     return answer
 
 
-def response_problem(answer: FetchResponse | str, *secret: str) -> str:
-    """What is wrong with a hub's answer, which may repeat what it was told; nothing if it is well."""
+def response_problem(answer: FetchResponse | str, *secrets_: str) -> str:
+    """What is wrong with a hub's answer, without the secrets that it may repeat; empty if it is fine."""
     if isinstance(answer, str):
         return answer
     if answer.status is None:
         return f"{answer.error}."
     if answer.status // 100 == 2:  # noqa: PLR2004 - success
         return ""
-    said = " ".join(answer.body[:MAX_READ_BYTES].decode("utf-8", "replace").split())
-    for one in filter(None, secret):
-        said = said.replace(one, "…")
-    said = said[:MAX_REASON_CHARS]
-    return f"HTTP {answer.status} {answer.reason}".rstrip() + (f": {said}" if said else ".")
+    text = " ".join(answer.body[:MAX_READ_BYTES].decode("utf-8", "replace").split())
+    for secret in filter(None, secrets_):
+        text = text.replace(secret, "…")
+    text = text[:MAX_REASON_CHARS]
+    return f"HTTP {answer.status} {answer.reason}".rstrip() + (f": {text}" if text else ".")

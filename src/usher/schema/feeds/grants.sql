@@ -21,13 +21,13 @@ grant insert, update, delete on
     feeds.feed2geo, feeds.feed_item2geo, feeds.feed_item_event2geo
     to usher_feeds;
 
--- Whoever only looks learns neither where a hub calls us nor what it signs with.
+-- Readers see neither the callback token nor the secret of a hub.
 grant select, insert, update, delete on feeds.websub to usher_feeds;
 grant select (
     metadata_id, hub, topic, state, reason, errors, asked_at, try_at, lease_until, renew_at, pinged_at, pings, ignored, trusted
 ) on feeds.websub to usher_reader;
 
--- What comes after a poll.
+-- Tables of the jobs that follow a poll.
 grant select on feeds.feed_item_text, feeds.feed_item_page to usher_feeds, usher_reader;
 grant insert, update, delete on feeds.feed_item_text, feeds.feed_item_page to usher_feeds;
 

@@ -1,4 +1,4 @@
-// "/" puts the cursor into the search field; the page needs no script for anything else.
+// "/" focuses the search field. The page needs no script for anything else.
 document.addEventListener("keydown", (event) => {
   const field = document.getElementById("q");
   const typing = event.target.closest("input, textarea, select, [contenteditable]");

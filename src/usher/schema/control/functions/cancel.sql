@@ -35,7 +35,7 @@ begin
         returning id, state
     )
     select id, state from logged;
-    perform control.wake(held.resources, at);
+    perform control.wake_resources(held.resources, at);
     perform control.unpark_tasks(held.tasks);
     perform control.resolve_dependencies(jobs, at);
 end

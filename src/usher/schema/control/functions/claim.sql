@@ -1,13 +1,13 @@
--- Up to n jobs of one type for one machine, in the order of priority, then time, then id; none of a paused type. Claims never
--- wait for each other. Lanes (host rule, priority) are found by leaping from one to the next in the index, and only those
--- that the machine may run are read: future jobs, jobs for other machines and jobs that are held back cost nothing.
+-- Claims up to n jobs of one type for one machine, in the order of priority, then time, then id; none of a paused type. Claims never
+-- wait for each other. The recursion skips from lane to lane (host rule, priority) by the index, and reads only those
+-- that the machine may run: future jobs, jobs for other machines and held jobs cost nothing.
 create function control.claim(kind text, host text, n integer, lease interval, tries integer, at timestamptz)
     returns setof control.job
     language plpgsql security definer
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
-    most constant integer := 1000;  -- looks in one call: a job that its resource holds back costs one, once
+    max_read constant integer := 1000;  -- jobs read in one call; one that its resource holds back is read once
     lane record;
     last_due timestamptz;
     last_id bigint;
@@ -16,7 +16,7 @@ declare
     tasks bigint[];
     taken bigint[] := '{}';
     wanted integer;
-    looked integer := 0;
+    jobs_read integer := 0;
     -- gen_random_uuid costs 4 µs, so the claims of a batch are derived from one value and the job's id.
     secret constant text := gen_random_uuid();
 begin
@@ -55,7 +55,7 @@ begin
         last_id := 0;
         loop
             wanted := n - cardinality(taken);
-            exit lanes when wanted <= 0 or looked >= most;
+            exit lanes when wanted <= 0 or jobs_read >= max_read;
             select array_agg(p.id), array_agg(p.resource_id), max(p.due)
             into jobs, resources, last_due
             from (
@@ -65,17 +65,17 @@ begin
                     and j.host_rule = lane.host_rule and j.priority = lane.priority
                     and (greatest(j.scheduled, j.held_until), j.id) > (last_due, last_id)
                     and greatest(j.scheduled, j.held_until) <= at
-                    and j.id <> all(taken)  -- one of a line may have gone before its own turn to be looked at
+                    and j.id <> all(taken)  -- a job of a resource queue may have been taken before the scan reached it
                 order by greatest(j.scheduled, j.held_until), j.id
                 limit wanted
                 for update skip locked
             ) p;
             exit when jobs is null;
-            looked := looked + cardinality(jobs);
+            jobs_read := jobs_read + cardinality(jobs);
             last_id := jobs[cardinality(jobs)];
             taken := taken || array(select p.id from unnest(jobs, resources) p (id, resource_id) where p.resource_id is null);
             if cardinality(array_remove(resources, null)) > 0 then
-                taken := taken || control.take_seats(
+                taken := taken || control.take_resources(
                     kind, lane.host_rule, jobs, array_remove(resources, null), taken, at
                 );
             end if;
@@ -98,7 +98,7 @@ begin
 end
 $$;
 
--- When a machine may next find a job of a type: a past time if one waits now, null if none waits or the type is paused.
+-- When the next job of a type is due on a machine: a past time if one waits now, null if none waits or the type is paused.
 create function control.next_due(kind text, host text) returns timestamptz
     language sql stable security definer
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off

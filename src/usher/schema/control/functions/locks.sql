@@ -1,5 +1,5 @@
--- Every function that waits for locks takes them in this order: resources by id, jobs by id, tasks. claim and reap skip
--- what is locked, so they wait for neither. This prevents deadlocks between settle, cancel, reap, give_back and mend.
+-- Every function that waits for locks takes them in this order: resources by id, jobs by id, tasks. claim and requeue_lost skip
+-- what is locked, so they wait for neither. This prevents deadlocks between settle, cancel, requeue_lost, give_back and repair_resources.
 
 -- Locks the resources of these jobs, then the jobs. Returns the resources, and the tasks of the jobs. The caller's next
 -- statement sees the jobs as they are under the locks.

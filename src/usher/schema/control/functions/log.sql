@@ -1,5 +1,5 @@
 -- Creates the partitions of the log for this month and the next ones; returns how many. The scheduler calls it ahead of time.
-create function control.make_log(months integer, at timestamptz) returns integer
+create function control.create_log_partitions(months integer, at timestamptz) returns integer
     language plpgsql security definer set search_path = ''
 as $$
 declare
@@ -37,14 +37,14 @@ begin
 end
 $$;
 
--- Deletes log rows, results, dependencies and items of jobs that ended longer ago than control.house says. Dropping a partition
+-- Deletes log rows, results, dependencies and items of jobs that ended longer ago than control.settings says. Dropping a partition
 -- locks the whole log, so this comes last and waits at most 2 s for the lock: settles wait behind it. If it fails, the job
 -- is retried. Measured with 500,000 old items: the slowest settle meanwhile took 0.03 s. With the drop first: 1.1 s.
 create function control.prune_log(at timestamptz) returns integer
     language plpgsql security definer set search_path = '' set lock_timeout = '1min'
 as $$
 declare
-    cut constant timestamptz := (select at - log_keep from control.house);
+    cut constant timestamptz := (select at - log_keep from control.settings);
     oldest bigint;
     part record;
     pruned integer := 0;

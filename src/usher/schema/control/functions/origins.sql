@@ -1,6 +1,6 @@
 -- Records the parent of jobs, and the task at the root. Jobs that a run adds (by_run) originate from it. A job that an
 -- operator adds below another, as a retry does, keeps the origin of that one.
-create function control.descend(children bigint[], parent bigint, by_run boolean) returns void
+create function control.record_children(children bigint[], parent bigint, by_run boolean) returns void
     language sql set search_path = ''
 as $$
     insert into control.job_hierarchy (job_id, parent_job_id, parent_task_id, origin_type, origin_program)
@@ -24,7 +24,7 @@ create function control.record_origin() returns trigger
 as $$
 begin
     if control.is_worker() then
-        perform control.descend(array(select id from fresh), control.my_job(), true);
+        perform control.record_children(array(select id from fresh), control.my_job(), true);
     end if;
     return null;
 end

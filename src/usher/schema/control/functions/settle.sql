@@ -14,7 +14,7 @@ create function control.end_message(by_cancel boolean, reason text, message text
 -- the jobs' ids, whatever the statistics say.
 create function control.settle(
     jobs bigint[], claims uuid[], states text[], exit_codes integer[], pids integer[], messages text[],
-    last_words text[], outputs text[], retries timestamptz[], at timestamptz
+    default_messages text[], outputs text[], retries timestamptz[], at timestamptz
 ) returns setof bigint
     language plpgsql security definer
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_nestloop = off
@@ -34,8 +34,8 @@ begin
     return query
     with given as (
         select distinct on (g.id) g.*, case when g.id = any(stopped) then 'cancelled' else g.state end as final_state
-        from unnest(jobs, states, exit_codes, pids, messages, last_words, outputs, retries)
-            as g (id, state, exit_code, pid, message, last_word, output, retry)
+        from unnest(jobs, states, exit_codes, pids, messages, default_messages, outputs, retries)
+            as g (id, state, exit_code, pid, message, default_message, output, retry)
     ), final as (
         delete from control.job j
         where j.id = any(ending) and j.claim = any(claims)
@@ -45,7 +45,7 @@ begin
         set state = 'temporary-error', first_scheduled = coalesce(j.first_scheduled, j.scheduled),
             scheduled = g.retry, "end" = at, exit_code = g.exit_code,
             process_id = coalesce(g.pid, j.process_id),
-            message = coalesce(g.message, nullif(concat_ws(': ', j.message, g.last_word), '')),
+            message = coalesce(g.message, nullif(concat_ws(': ', j.message, g.default_message), '')),
             output = coalesce(g.output, j.output), claim = null, lease_until = null, last_update = at
         from given g
         where j.id = any(failing) and j.claim = any(claims) and j.id = g.id
@@ -59,7 +59,7 @@ begin
             f.id, f.type, f.program, f.args, g.final_state,
             control.end_message(
                 f.cancel and g.final_state = 'cancelled', f.cancel_reason,
-                coalesce(g.message, nullif(concat_ws(': ', f.message, g.last_word), ''))
+                coalesce(g.message, nullif(concat_ws(': ', f.message, g.default_message), ''))
             ),
             coalesce(g.output, f.output), f.hostname, coalesce(g.pid, f.process_id), g.exit_code,
             coalesce(f.first_scheduled, f.scheduled), f.start, at, at, f.task_id, f.resource_id, f.attempts,
@@ -83,7 +83,7 @@ begin
     select id from logged;
 
     if cardinality(held.resources) > 0 then
-        perform control.wake(held.resources, at);
+        perform control.wake_resources(held.resources, at);
     end if;
     if cardinality(held.tasks) > 0 then
         perform control.unpark_tasks(held.tasks);
@@ -127,20 +127,20 @@ begin
             select resource_id, count(*)::integer as n from back where resource_id is not null group by resource_id
         ) s
         where r.id = any(held.resources) and r.id = s.resource_id
-    ), rung as (
+    ), notified as (
         select count(pg_notify('usher_job', b.type)) from (select distinct type from back) b
     )
-    select back.id from back, rung;
+    select back.id from back, notified;
 
     if cardinality(held.resources) > 0 then
-        perform control.wake(held.resources, at);
+        perform control.wake_resources(held.resources, at);
     end if;
 end
 $$;
 
--- Takes back runs whose lease has ended; the attempt counts, and the last one is final. Skips what is locked: the next
--- round takes it back, and a frozen transaction cannot stop the scheduler.
-create function control.reap(n integer, at timestamptz) returns setof bigint
+-- Takes back runs whose lease has expired; the attempt counts, and the last one is final. Skips locked jobs: the next
+-- round takes them back, and a frozen transaction cannot stop the scheduler.
+create function control.requeue_lost(n integer, at timestamptz) returns setof bigint
     language plpgsql security definer
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off
 as $$
@@ -169,7 +169,7 @@ begin
                 else 'temporary-error'
             end
         ) as states,
-        array_agg(format('Lost: no sign of life from %s since its lease ended', coalesce(j.hostname, '?'))) as messages
+        array_agg(format('Lost: no heartbeat from %s since its lease expired', coalesce(j.hostname, '?'))) as messages
     into lost
     from (
         select * from control.job

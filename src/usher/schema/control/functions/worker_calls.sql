@@ -1,17 +1,17 @@
--- What a worker may do, in any language that speaks SQL. It proves its identity by the claim in its DSN (usher.claim).
+-- What a worker may do, in any language with an SQL driver. It proves its identity by the claim in its DSN (usher.claim).
 
 -- Sets the message of the worker's own job.
-create function control.say(word text) returns void
+create function control.say(message text) returns void
     language sql security definer set search_path = ''
 as $$
-    update control.job set message = word where id = control.my_job()
+    update control.job set message = say.message where id = control.my_job()
 $$;
 
 -- Sets the output of the worker's own job.
-create function control.put_output(words text) returns void
+create function control.put_output(output text) returns void
     language sql security definer set search_path = ''
 as $$
-    update control.job set output = words where id = control.my_job()
+    update control.job set output = put_output.output where id = control.my_job()
 $$;
 
 -- Records the rows of a table that the worker's own job wrote.

@@ -22,7 +22,7 @@ begin
     if mine is null then
         raise insufficient_privilege using
             message = 'this connection belongs to no running job',
-            hint = 'Connect with the USHER_CONTROL_URL that the job was given; its lease may have ended.';
+            hint = 'Connect with the USHER_CONTROL_URL that the job was given; its lease may have expired.';
     end if;
     return mine;
 end

@@ -1,5 +1,5 @@
 -- Every attempt that ended; the last attempt of a job is `completed`. It has the columns of control.job but two: the reason of a
--- cancel is in `message`, and `scheduled` is the first time. Partitioned by month: control.make_log creates the partitions
+-- cancel is in `message`, and `scheduled` is the first time. Partitioned by month: control.create_log_partitions creates the partitions
 -- and control.prune_log drops them.
 create table control.job_log (
     id bigint not null,
@@ -31,16 +31,16 @@ create table control.job_log (
     cancel boolean not null default false
 ) partition by range ("end");
 
-comment on column control.job_log.args is 'Arguments as the program gets them; no shell ever reads them.';
+comment on column control.job_log.args is 'Arguments as the program gets them; no shell interprets them.';
 comment on column control.job_log.scheduled is 'When the job was first to run, whatever retries there were.';
 comment on column control.job_log.priority is 'Lower goes first.';
-comment on column control.job_log.claim is 'The fence of a run: whoever lost it can settle nothing.';
-comment on column control.job_log.held_until is 'Held back by its resource; infinity while another of its line goes first.';
+comment on column control.job_log.claim is 'The claim of a run: only the manager that holds it can settle the run.';
+comment on column control.job_log.held_until is 'Held back by its resource until then; infinity while another job of its queue goes first.';
 comment on column control.job_log.cancel is 'Its process is to be stopped.';
 
 create index job_log_id on control.job_log (id);
 create index job_log_end on control.job_log ("end");
 create index job_log_task on control.job_log (task_id) where task_id is not null;
 
--- For rows whose month has no partition yet; control.make_log moves them.
+-- For rows whose month has no partition yet; control.create_log_partitions moves them.
 create table control.job_log_default partition of control.job_log default;

@@ -9,8 +9,8 @@ create table control.job_hierarchy (
     constraint job_hierarchy_is_no_loop check (parent_job_id <> job_id)
 );
 
-comment on column control.job_hierarchy.origin_type is 'Type of the run that put the job in; null if an operator did.';
-comment on column control.job_hierarchy.origin_program is 'Program of the run that put the job in.';
+comment on column control.job_hierarchy.origin_type is 'Type of the run that added the job; null if an operator did.';
+comment on column control.job_hierarchy.origin_program is 'Program of the run that added the job.';
 
 create index job_hierarchy_parent on control.job_hierarchy (parent_job_id);
 create index job_hierarchy_task on control.job_hierarchy (parent_task_id);

@@ -36,17 +36,17 @@ create table control.job (
     constraint job_running_is_leased check (
         (state = 'running') = (claim is not null) and (state = 'running') = (lease_until is not null)
     ),
-    -- A cancel is for the run that it was meant for: settle, give_back and reap end the job instead of returning it.
+    -- A cancel is for the run that it was meant for: settle, give_back and requeue_lost end the job instead of returning it.
     constraint job_cancel_only_running check (state = 'running' or not cancel)
 );
 
-comment on table control.job is 'Ended jobs are in job_log. Put in by anyone: insert type, program, args.';
-comment on column control.job.args is 'Arguments as the program gets them; no shell ever reads them.';
+comment on table control.job is 'Ended jobs are in job_log. Any client can add one: insert type, program, args.';
+comment on column control.job.args is 'Arguments as the program gets them; no shell interprets them.';
 comment on column control.job.scheduled is 'It runs not before this time.';
 comment on column control.job.first_scheduled is 'The time before the first retry changed `scheduled`; null until then.';
 comment on column control.job.priority is 'Lower goes first.';
-comment on column control.job.claim is 'The fence of a run: whoever lost it can settle nothing.';
-comment on column control.job.held_until is 'Held back by its resource; infinity while another of its line goes first.';
+comment on column control.job.claim is 'The claim of a run: only the manager that holds it can settle the run.';
+comment on column control.job.held_until is 'Held back by its resource until then; infinity while another job of its queue goes first.';
 comment on column control.job.cancel is 'Its process is to be stopped.';
 comment on column control.job.cancel_reason is 'Why its process is to be stopped.';
 

@@ -1,11 +1,11 @@
 -- Settings of the whole queue; one row.
-create table control.house (
-    one boolean primary key default true constraint house_has_one_row check (one),
+create table control.settings (
+    one boolean primary key default true constraint settings_has_one_row check (one),
     log_keep interval not null default interval '90 days'
-        constraint house_log_keep_sane check (log_keep >= interval '1 day')
+        constraint settings_log_keep_sane check (log_keep >= interval '1 day')
 );
 
-insert into control.house default values;
+insert into control.settings default values;
 
 -- The password of the login usher_worker, which the managers of this database share.
 create table control.worker_login (

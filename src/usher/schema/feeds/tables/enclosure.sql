@@ -27,7 +27,7 @@ create table feeds.enclosure (
     constraint enclosure_once unique (feed_item_id, mark)
 );
 
-comment on column feeds.enclosure.mime_real is 'What it turned out to be; for a job that looks.';
+comment on column feeds.enclosure.mime_real is 'The real MIME type, for a job that checks it.';
 
 create table feeds.enclosure_caption (
     id bigint generated always as identity primary key,
@@ -65,7 +65,7 @@ create table feeds.enclosure_restriction (
 
 create index enclosure_restriction_enclosure on feeds.enclosure_restriction (enclosure_id);
 
--- Of a medium, or of an item itself.
+-- Thumbnails of a medium or of an item.
 create table feeds.thumbnail (
     id bigint generated always as identity primary key,
     feed_item_id bigint references feeds.feed_item (id) on delete cascade,

@@ -33,17 +33,17 @@ create table feeds.feed_item (
     constraint feed_item_once unique (feed_id, key)
 );
 
-comment on column feeds.feed_item.key is 'What it is known by in its feed: of its guid, else its link, else its text.';
-comment on column feeds.feed_item.hash is 'Of all that the feed says about it: another one is a change.';
-comment on column feeds.feed_item.page is 'Whether content is its page, as fetched; polls leave that alone.';
-comment on column feeds.feed_item.content_clean is 'Made by a job of its own; polls leave it alone.';
-comment on column feeds.feed_item.cleaned is 'The hash of what content_clean was made of.';
-comment on column feeds.feed_item.digested is 'The hash of what its words were taken from.';
-comment on column feeds.feed_item.pub_date is 'What the feed says, but no later than when we read it; else fetch_date.';
-comment on column feeds.feed_item.mod_date is 'When it last changed here; not taken from the feed.';
-comment on column feeds.feed_item.fetch_date is 'When we saw it first.';
-comment on column feeds.feed_item.same_as is 'The item of another feed that told this story first.';
-comment on column feeds.feed_item.knocked is 'Whether its link has been to the door.';
+comment on column feeds.feed_item.key is 'Identifies the item in its feed: the hash of its guid, else of its link, else of its text.';
+comment on column feeds.feed_item.hash is 'The hash of all fields that the feed gives; another hash is a change.';
+comment on column feeds.feed_item.page is 'Whether content is the fetched page; polls do not overwrite it.';
+comment on column feeds.feed_item.content_clean is 'Written by the cleaning job; polls do not overwrite it.';
+comment on column feeds.feed_item.cleaned is 'The hash of the item when it was cleaned.';
+comment on column feeds.feed_item.digested is 'The hash of the item when it was digested.';
+comment on column feeds.feed_item.pub_date is 'The date that the feed gives, at most the time of the poll; else fetch_date.';
+comment on column feeds.feed_item.mod_date is 'When a poll last changed the item; not a date of the feed.';
+comment on column feeds.feed_item.fetch_date is 'When a poll first found the item.';
+comment on column feeds.feed_item.same_as is 'The item of another feed that this one copies.';
+comment on column feeds.feed_item.knocked is 'Whether its link has knocked at the door.';
 
 create index feed_item_link_key on feeds.feed_item (feed_id, link_key);
 create index feed_item_by_date on feeds.feed_item (pub_date desc, id desc);
@@ -53,7 +53,7 @@ create index feed_item_to_knock on feeds.feed_item (feed_id) where not knocked;
 create index feed_item_to_clean on feeds.feed_item (feed_id, id) where cleaned is distinct from hash;
 create index feed_item_to_digest on feeds.feed_item (feed_id, id) where digested is distinct from hash;
 create index feed_item_copies on feeds.feed_item (same_as) where same_as is not null;
--- The latest items of a feed by the time they were first seen: the poll period follows from them.
+-- The latest items of a feed by fetch_date, from which the poll interval follows.
 create index feed_item_of_feed_by_first_seen on feeds.feed_item (feed_id, fetch_date desc, pub_date desc);
 
 create table feeds.feed_item_link (

@@ -1,4 +1,4 @@
--- Pages of the items of partial feeds: to be fetched, fetched, or given up.
+-- The pages of items of partial feeds: wanted, fetched or failed.
 create table feeds.feed_item_page (
     item_id bigint primary key references feeds.feed_item (id) on delete cascade,
     feed_id bigint not null references feeds.feed (id) on delete cascade,
@@ -14,8 +14,8 @@ create table feeds.feed_item_page (
     fetched_at timestamptz
 );
 
-comment on column feeds.feed_item_page.hash is 'What the item said when its page was fetched.';
-comment on column feeds.feed_item_page.url is 'Where the page was in the end.';
-comment on column feeds.feed_item_page.errors is 'How many tries failed since it was wanted.';
+comment on column feeds.feed_item_page.hash is 'The hash of the item when its page was fetched.';
+comment on column feeds.feed_item_page.url is 'The URL of the page after redirects.';
+comment on column feeds.feed_item_page.errors is 'Failed attempts since the page is wanted.';
 
 create index feed_item_page_of_feed on feeds.feed_item_page (feed_id, state, next_at);

@@ -1,4 +1,4 @@
--- What the operator says about a feed. Polls write here only where it moved, and that it is gone.
+-- Subscriptions, written by the operator. Polls change only the URL of a feed that moved and the state of one that is gone.
 create table feeds.feed_metadata (
     id bigint generated always as identity primary key,
     feed_id bigint unique references feeds.feed (id) on delete set null,
@@ -28,12 +28,12 @@ create table feeds.feed_metadata (
     added_at timestamptz not null
 );
 
-comment on column feeds.feed_metadata.kind is 'partial: the pages of its items are fetched.';
-comment on column feeds.feed_metadata.cleanup is 'Whether its items are made into clean texts.';
-comment on column feeds.feed_metadata.cleanup_learn is 'Whether it is learned from its pages what all of them have.';
-comment on column feeds.feed_metadata.cleanup_model is 'What was learned; data, checked whenever it is read.';
-comment on column feeds.feed_metadata.period is 'How often it is polled; null: at its own pace.';
+comment on column feeds.feed_metadata.kind is 'partial: jobs fetch the pages of its items.';
+comment on column feeds.feed_metadata.cleanup is 'Whether a task cleans its items.';
+comment on column feeds.feed_metadata.cleanup_learn is 'Whether the cleaning job learns the template of its pages.';
+comment on column feeds.feed_metadata.cleanup_model is 'The template of its pages as JSON, validated whenever it is read.';
+comment on column feeds.feed_metadata.period is 'The poll interval of the operator; null: automatic.';
 comment on column feeds.feed_metadata.knocks is 'Whether the links of its items knock at the door.';
-comment on column feeds.feed_metadata.task_id is 'In control.task; no key, as that may be another database.';
+comment on column feeds.feed_metadata.task_id is 'The task in control.task; no foreign key, because that may be another database.';
 
 create index feed_metadata_tags on feeds.feed_metadata using gin (tags);

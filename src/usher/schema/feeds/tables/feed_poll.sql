@@ -1,4 +1,4 @@
--- How the polls of a feed went.
+-- The results of the polls of a feed.
 create table feeds.feed_poll (
     metadata_id bigint primary key references feeds.feed_metadata (id) on delete cascade,
     host text not null,
@@ -16,7 +16,7 @@ create table feeds.feed_poll (
     unmodified bigint not null default 0
 );
 
-comment on column feeds.feed_poll.silent is 'Nobody answered at all: their fault, or ours.';
-comment on column feeds.feed_poll.errors is 'How many polls failed since the last that did not.';
+comment on column feeds.feed_poll.silent is 'The host did not answer at all; our own network may be down.';
+comment on column feeds.feed_poll.errors is 'Failed polls since the last successful one.';
 
 create index feed_poll_latest on feeds.feed_poll (polled_at);

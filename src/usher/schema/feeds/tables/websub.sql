@@ -1,4 +1,4 @@
--- What hubs were asked to tell us, and how that stands (WebSub).
+-- Subscriptions at hubs (WebSub).
 create table feeds.websub (
     metadata_id bigint primary key references feeds.feed_metadata (id) on delete cascade,
     hub text not null,
@@ -19,9 +19,9 @@ create table feeds.websub (
     constraint websub_active_has_lease check (state <> 'active' or (lease_until is not null and renew_at is not null))
 );
 
-comment on column feeds.websub.token is 'In the address that the hub calls: whoever knows it may say that the hub agreed.';
-comment on column feeds.websub.secret is 'What the hub signs its news with.';
-comment on column feeds.websub.errors is 'How often it was asked since it last agreed.';
-comment on column feeds.websub.try_at is 'It is asked again no sooner than this.';
-comment on column feeds.websub.ignored is 'News that were not signed, or not by the hub.';
-comment on column feeds.websub.trusted is 'It told us of news, and no poll has since found any that it kept from us.';
+comment on column feeds.websub.token is 'Part of the callback URL; a caller who knows it can confirm the subscription.';
+comment on column feeds.websub.secret is 'The key with which the hub signs its deliveries.';
+comment on column feeds.websub.errors is 'Requests since the hub last confirmed.';
+comment on column feeds.websub.try_at is 'The earliest time of the next request.';
+comment on column feeds.websub.ignored is 'Deliveries without a valid signature.';
+comment on column feeds.websub.trusted is 'The hub announced news, and no poll has found news since that it did not announce.';

@@ -1,4 +1,4 @@
--- An example of an extension: names (URNs) for what is in the schema `feeds`, stored in a schema of their own. No key and no
+-- An example of an extension: names (URNs) for the rows of the schema `feeds`, in a schema of their own. No key and no
 -- view ties this schema to the tables of `feeds`: each can be dumped, restored, rolled back and dropped alone. A name
 -- remains when its feed, item or enclosure is deleted.
 create domain multimatch.urn as text

@@ -1,11 +1,10 @@
--- Reports of pages. One call does all that follows from them: as separate statements these were three to seven round trips for
--- each chunk.
+-- Reports of pages. One call does all that follows from them; separate statements needed three to seven round trips for each chunk.
 
--- Settles pages of held chunks (work.settle). Then it records copies that are outdated by that, replaces the copies of pages
--- that are back, wakes hosts whose pages are pending again, and closes crawls that are over.
+-- Settles pages of leased chunks (work.settle), records stale copies, replaces the copies of pages that are back, wakes hosts whose
+-- pages are pending again, and closes finished crawls.
 create function work.report(
-    domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[],
-    lengths integer[], hashes text[], etags text[], modified timestamptz[], texts bigint[], hidden boolean[],
+    domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[],
+    content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamptz[], text64s bigint[], noindexes boolean[],
     schemes smallint[], reasons text[], at timestamptz
 ) returns table (
     domain64 bigint, path text, state text, next_fetch timestamptz, id bigint, before bigint, after bigint, waits boolean
@@ -24,8 +23,8 @@ declare
 begin
     for domain64, path, state, next_fetch, id, before, after, waits in
         select * from work.settle(
-            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
-            reasons, at
+            domain64s, paths, chunk_ids, results, statuses, content_types, content_lengths, content_sha1s, etags,
+            last_modifieds, text64s, noindexes, schemes, reasons, at
         )
     loop
         ids := ids || id;
@@ -56,8 +55,8 @@ begin
 end
 $$;
 
--- Makes the pages of a chunk that its crawler did not report pending again. They were not lost with their crawler, so this
--- counts no attempt: a crawler may return a page of a host that rests as often as it must.
+-- Makes the unreported pages of a chunk pending again. The crawler returns them and is not lost, so this counts no attempt: it may
+-- return a page of a host that rests as often as it must.
 create function work.return_pages(chunk bigint, at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -77,16 +76,16 @@ begin
 end
 $$;
 
--- A crawler has the content of a chunk on its disk, and reports all pages. The pages of the chunk are recorded in the same
--- statement. Pages without a report go `back`, or count as fetched and unchanged; if `back` is null, they go back if the
--- crawler reported others before. Returns how many pages it reported and how many were left, or null if it has no lease on
--- the chunk: then nothing changes.
+-- Records that a crawler has the content of a chunk on its disk, with its last reports, and stores the page ids of the chunk. Pages
+-- without a report go `back`, or count as fetched and unchanged; if `back` is null, they go back if the crawler reported others
+-- before. Returns how many pages it reported and how many it did not, or null if it has no lease on the chunk: then nothing
+-- changes.
 create function work.finish_crawl(
     crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean,
-    domain64s bigint[], paths text[], results text[], statuses smallint[], types smallint[],
-    lengths integer[], hashes text[], etags text[], modified timestamptz[], texts bigint[], hidden boolean[],
+    domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[],
+    content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamptz[], text64s bigint[], noindexes boolean[],
     schemes smallint[], reasons text[], at timestamptz,
-    out told integer, out rest integer
+    out reported integer, out unreported integer
 )
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -109,8 +108,8 @@ begin
     if not found then
         return;
     end if;
-    told := 0;
-    rest := 0;
+    reported := 0;
+    unreported := 0;
     if domain64s is not null then
         -- As work.report, without returning the settled pages.
         select
@@ -119,10 +118,10 @@ begin
             bool_or(s.before is null and s.after is not null),
             array_agg(s.domain64) filter (where s.state = 'pending'),
             array_agg(s.domain64) filter (where not s.waits)
-        into told, ids, old, new, moved, returned, again, over
+        into reported, ids, old, new, moved, returned, again, over
         from work.settle(
-            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, types, lengths, hashes,
-            etags, modified, texts, hidden, schemes, reasons, at
+            domain64s, paths, array_fill(chunk, array[cardinality(domain64s)]), results, statuses, content_types,
+            content_lengths, content_sha1s, etags, last_modifieds, text64s, noindexes, schemes, reasons, at
         ) s;
         if moved then
             perform work.record_stale_copies(ids, old, new, at);
@@ -143,7 +142,7 @@ begin
     from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
     where g.state = 'crawling';
     if numbers is not null then
-        rest := cardinality(numbers);
+        unreported := cardinality(numbers);
         if coalesce(
             back,
             exists (
@@ -154,7 +153,7 @@ begin
             perform work.return_pages(chunk, at);
         else
             perform from work.report(
-                numbers, names, array_fill(chunk, array[rest]), array_fill('unchanged'::text, array[rest]),
+                numbers, names, array_fill(chunk, array[unreported]), array_fill('unchanged'::text, array[unreported]),
                 null, null, null, null, null, null, null, null, null, null, at
             );
         end if;

@@ -1,19 +1,17 @@
--- The results of fetches, for a batch of pages that were being crawled. Pages in any other state were settled before; they are
--- left alone and not returned.
--- * 304, or another page around the same text, counts as success and keeps what is known of the text.
--- * In the index is the last text of a page, in the chunk it came in (`indexed_in`). A page leaves the index if it is gone (410,
---   or 404 twice if it was in the index), moved, barred by robots.txt, or asks not to be indexed.
--- * A failed page is retried after a growing pause, at most its cadence.
--- * Adaptive hosts halve the cadence of a page that changed and lengthen it by half if not, in whole seconds, between an eighth
---   and four times the cadence of the host.
+-- Records the results of fetches for a batch of pages that were being crawled. Pages in any other state were settled before:
+-- this neither changes nor returns them.
+-- * 304, or the same text in a changed page, counts as success and keeps the description of the text.
+-- * The index has the last text of a page, in the chunk `indexed_in`. A page leaves the index if it is gone (work.is_gone), moved,
+--   barred by robots.txt, or asks not to be indexed.
+-- * revisit_time.sql decides when the page is fetched again.
 -- * A page whose copy was lost meanwhile is pending again if its crawler reports it as unchanged.
--- * A page without a date of its server has the date of its first fetch, also if it is reported without any description.
+-- * A page without a date of its server gets the date of its first fetch, also if the report has no description.
 -- Returns with each page the chunks its text was in `before` and is in `after`, and whether its host has pending pages (`waits`).
--- A function, because the driver parses a statement of this length at every call (0.2 ms). The first page of a batch with a text
--- is found by a window: with a self-join a thousand pages with texts took 184 ms of CPU, and take 50 ms so.
+-- A function, because the driver parses a statement of this length at every call (0.2 ms). A window finds the first page of a
+-- batch with a text: with a self-join a thousand pages took 184 ms of CPU instead of 50 ms.
 create function work.settle(
-    domain64s bigint[], paths text[], chunks bigint[], results text[], statuses smallint[], types smallint[],
-    lengths integer[], hashes text[], etags text[], modified timestamptz[], texts bigint[], hidden boolean[],
+    domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[],
+    content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamptz[], text64s bigint[], noindexes boolean[],
     schemes smallint[], reasons text[], at timestamptz
 ) returns table (
     domain64 bigint, path text, state text, next_fetch timestamptz, id bigint, before bigint, after bigint, waits boolean
@@ -27,8 +25,8 @@ begin
     with outcome as (
         select *
         from unnest(
-            domain64s, paths, chunks, results, statuses, types, lengths, hashes, etags, modified, texts, hidden, schemes,
-            reasons
+            domain64s, paths, chunk_ids, results, statuses, content_types, content_lengths, content_sha1s, etags,
+            last_modifieds, text64s, noindexes, schemes, reasons
         ) as o (
             domain64, path, chunk_id, result, status, content_type, content_length, content_sha1, etag, last_modified,
             text64, noindex, scheme, reason
@@ -68,7 +66,7 @@ begin
             l.result = 'success' or (l.result = 'unchanged' and l.status = 200 and not l.lost_copy) as described,
             l.result = 'unchanged' and l.lost_copy as again,
             l.result = 'success' or (l.result = 'unchanged' and not l.lost_copy and l.dated_before is null) as dated,
-            l.result = 'gone' and (l.status is distinct from 404 or l.indexed_in is null or l.misses > 0) as gone,
+            work.is_gone(l.result, l.status, l.indexed_in is not null, l.misses) as gone,
             l.result = 'success' and l.differs as changed,
             host.adaptive and l.result in ('success', 'unchanged') as adapts,
             host.cadence as base,
@@ -92,21 +90,7 @@ begin
                     nullif(min(page.id) filter (where page.result = 'success') over (partition by page.text64), page.id)
                 )
             end as original,
-            case
-                when adapts then make_interval(
-                    secs => least(
-                        greatest(
-                            case
-                                when changed then div(extract(epoch from cadence), 2)
-                                else div(extract(epoch from cadence) * 3, 2)
-                            end,
-                            3600,
-                            div(extract(epoch from base), 8)
-                        ),
-                        extract(epoch from base) * 4
-                    )
-                )
-            end as adapted
+            case when adapts then work.adapted_cadence(cadence, base, changed) end as adapted
         from page
     )
     update work.guestbook g set
@@ -135,11 +119,7 @@ begin
         failures = case when settled then 0 else least(g.failures + 1, 32000) end,
         attempts = 0,
         cadence = coalesce(adapted, g.cadence),
-        next_fetch = at + case
-            when paced.result = 'gone' and not paced.gone then least(paced.cadence, interval '1 hour')
-            when settled then coalesce(adapted, paced.cadence)
-            else least(paced.cadence, interval '1 hour' * power(2, least(g.failures, 20)))
-        end
+        next_fetch = at + work.revisit_pause(coalesce(adapted, paced.cadence), paced.result, paced.gone, g.failures)
     from paced
     where g.id = paced.id
     returning
