@@ -157,7 +157,11 @@ async def test_it_begins_anew_where_it_cannot_go_on(
         (half(ETAG, size=0), Unreachable, "incomplete"),
         (stalls, Unreachable, "no answer within 0.1 seconds"),
         (answers("200 OK\r\nnonsense"), Unreachable, "cannot be reached"),
-        (answers("200 OK", b"", *["X: y"] * 30_000), Unreachable, "head of the response is too long"),
+        (
+            answers("200 OK", b"", *["X: y"] * 30_000),
+            Unreachable,
+            "head of the response is too long",
+        ),
     ],
 )
 async def test_what_is_not_the_chunk_is_not_kept(
