@@ -64,11 +64,11 @@ LOAD = """
 import sys
 from pathlib import Path
 from usher.errors import BadInput
-from usher.index import chunkfile
+from usher.index import chunk_file
 from usher.index.engine import Engine
 engine = Engine.open(Path(sys.argv[2]))
 try:
-    engine.add(7, chunkfile.read(Path(sys.argv[1]), 7)[1])
+    engine.add(7, chunk_file.read(Path(sys.argv[1]), 7)[1])
 except BadInput as error:
     print(type(error).__name__, error.message)
 engine.commit()
@@ -100,11 +100,11 @@ PAD = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 from usher.index.engine import Engine
 headings = ("a b c d e " * 30,) * 200
 documents = (
-    Document(f"a.org/{n}", f"https://a.org/{n}", "a.org", 7, datetime.now(UTC), headings=headings)
+    IndexDocument(f"a.org/{n}", f"https://a.org/{n}", "a.org", 7, datetime.now(UTC), headings=headings)
     for n in range(100)
 )
 engine = Engine.open(Path(sys.argv[1]))
