@@ -19,10 +19,10 @@ from usher.observe.stages import (
     MAX_COUNTED,
     ClosedHost,
     ComponentGroup,
+    ForeignPageSource,
     HeldBackHost,
     JobTypeCounts,
     RestingHost,
-    ForeignPageSource,
     read_queue,
     read_work,
 )

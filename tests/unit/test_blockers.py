@@ -14,6 +14,7 @@ from usher.observe.stages import (
     ClosedHost,
     ComponentGroup,
     FailingComponent,
+    ForeignPageSource,
     FullDiskComponent,
     GuestbookCounts,
     HeldBackHost,
@@ -23,7 +24,6 @@ from usher.observe.stages import (
     OutdatedCopies,
     QueueStatus,
     RestingHost,
-    ForeignPageSource,
     WorkStatus,
 )
 
