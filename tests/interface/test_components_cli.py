@@ -6,9 +6,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from support.mgmt.named_components import identify_by_host
 from support.processes.commands import Ran, usher
 from usher.db.pool import Connection, connect
-from usher.mgmt import caller_identity, components, tokens
+from usher.mgmt import components, tokens
 from usher.mgmt.components import ComponentRecord
 
 pytestmark = pytest.mark.soak  # a process for each command takes its time
@@ -23,7 +24,7 @@ def at(dsn: str, *words: str | Path) -> Ran:
 
 
 async def meet(conn: Connection, host: str, type_: str) -> ComponentRecord:
-    return await caller_identity.identify_by_host(conn, host=host, type=type_, now=NOW)
+    return await identify_by_host(conn, host=host, type=type_, now=NOW)
 
 
 async def furnish(dsn: str) -> None:
