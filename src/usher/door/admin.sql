@@ -16,8 +16,8 @@ limit %(n)s;
 -- One host with its settings.
 select
     h.id, h.domain64, h.name, h.scheme, h.next_fetch, h.crawl_started, h.cadence,
-    settings.cadence as house_cadence, h.adaptive, h.crawl_delay, h.policy, h.policy_reason, h.scope, h.scope_ranges,
-    h.filters, h.max_pages, settings.max_pages as house_max_pages, h.max_depth, settings.max_depth as house_max_depth,
+    settings.cadence as general_cadence, h.adaptive, h.crawl_delay, h.policy, h.policy_reason, h.scope, h.scope_ranges,
+    h.filters, h.max_pages, settings.max_pages as general_max_pages, h.max_depth, settings.max_depth as general_max_depth,
     h.revision
 from work.hosts h
 cross join work.settings

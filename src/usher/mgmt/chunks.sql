@@ -20,13 +20,6 @@ where crawler_id = %(crawler)s and state = 'crawling' and lease_until > %(now)s
 order by id
 limit 2;
 
--- name: find_page
--- The page with this URL, in any state.
-select g.domain64, g.path, g.chunk_id, g.state
-from work.guestbook g
-join work.hosts h on h.domain64 = g.domain64
-where h.name = %(host)s and g.path = %(path)s;
-
 -- name: report
 -- Records the results of pages of leased chunks, and all that follows.
 select domain64, path, state, next_fetch, id, before, after, waits

@@ -64,7 +64,7 @@ class Quota(NamedTuple):
 
 
 class MovableChunk(NamedTuple):
-    """A chunk that may move within a row, or that has no place_new_chunks in it yet."""
+    """A chunk that may move within a row, or has no placement in it yet."""
 
     chunk: int
     giver: int | None = None

@@ -83,12 +83,14 @@ def is_waiting(host: str, rest: HostRest, trail: PageHistory, now: datetime) -> 
     if rest.policy != "open":
         why = f": {rest.policy_reason}" if rest.policy_reason else ""
         return Searchability(
-            f"It is_waiting, and its host is {rest.policy}{why}.", f"usher hosts open {quote(host)}"
+            f"It waits, but its host is {rest.policy}{why}.", f"usher hosts open {quote(host)}"
         )
     if not trail.workers.crawlers:
-        return Searchability("It is_waiting, and no crawler is online.", "usher crawler")
+        return Searchability("It waits, but no crawler is online.", "usher crawler")
     if rest.held_by is not None:
-        words = f"It is_waiting until {rest.holder}, which crawls its host, is done with chunk {rest.held_by}."
+        words = (
+            f"It waits until {rest.holder} has finished chunk {rest.held_by}, which holds the host."
+        )
         return Searchability(words, f"usher chunks show {rest.held_by}")
     if until is not None:
         why = f" ({rest.trouble})" if rest.troubles and rest.trouble else ""
@@ -96,7 +98,7 @@ def is_waiting(host: str, rest: HostRest, trail: PageHistory, now: datetime) -> 
             f"It waits: its host rests until {moment(until)}{why}.",
             f"usher hosts show {quote(host)}",
         )
-    return Searchability("It is_waiting for its turn.", "usher status")
+    return Searchability("It waits for its turn.", "usher status")
 
 
 def has_no_text(url: str, page: GuestbookPage, trail: PageHistory) -> Searchability:
@@ -114,10 +116,10 @@ def has_no_text(url: str, page: GuestbookPage, trail: PageHistory) -> Searchabil
         return Searchability(f"It redirects: {reason}.", f"usher explain {quote(target[0])}")
     if trail.text.noindex:
         return Searchability(
-            f"The page {reason or 'asks not to be is_searchable'}.", f"usher fetch {quote(url)}"
+            f"The page {reason or 'asks not to be indexed'}.", f"usher fetch {quote(url)}"
         )
     return Searchability(
-        f"It was crawled, and there is has_no_text to find{f': {reason}' if reason else ''}.",
+        f"It was crawled, but it has no text{f': {reason}' if reason else ''}.",
         f"usher fetch {quote(url)}",
     )
 
@@ -133,10 +135,10 @@ def not_loaded(chunk: Chunk, trail: PageHistory) -> Searchability:
             return Searchability(f"{at} could not be built{why}.", f"usher chunks retry {chunk.id}")
         case "crawled" if not trail.workers.builders:
             return Searchability(
-                f"{at} is_waiting to be built, and no builder is online.", "usher builder"
+                f"{at} waits to be built, but no builder is online.", "usher builder"
             )
         case "crawled":
-            return Searchability(f"{at} is_waiting for a builder.", show)
+            return Searchability(f"{at} waits for a builder.", show)
         case "building":
             return Searchability(f"{at} is being built by {chunk.builder}.", show)
         case other:
