@@ -71,8 +71,8 @@ def test_the_public_names() -> None:
         name.removeprefix("usher.")
         for name in re.findall(r"^\| `(usher\.\w+)`", PAGE, re.MULTILINE)
     }
-    assert usher.jobs.JobQueue
-    assert usher.worker.job
+    assert usher.jobs.JobQueue.__module__ == "usher.jobs.client"
+    assert usher.worker.job.__module__ == "usher.worker"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         getattr(usher, "nothing")  # noqa: B009 - mypy knows that it is missing
 
