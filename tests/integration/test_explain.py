@@ -194,7 +194,7 @@ async def test_from_the_chunk_to_the_rows(house: House) -> None:
     await house.run("update work.settings set rows = 2")
     server = await house.component("s:1", "index-server", row=1)
     await house.seat(chunk, server, 1, "wanted")
-    where = "s:1, which is to answer for it in row 1, "
+    where = "s:1, which answers for it in row 1, "
     assert (await house.finding()).words == f"{where}has not loaded chunk {chunk} yet."
     await house.run("update work.placement set state = 'loaded'")
     assert await house.told() == (True, f"in chunk {chunk}, in 1 of 2 rows.", show)
@@ -276,7 +276,7 @@ async def test_robots(house: House) -> None:
     for status, body, path, allowed, rule in (
         (200, ROBOTS, "/private/x", False, "Disallow: /private (group *)"),
         (200, ROBOTS, "/a", True, "no rule matches"),
-        (404, "", "/a", True, "robots.txt answered 404: everything is allowed"),
+        (404, "", "/a", True, "robots.txt returned 404: everything is allowed"),
         (503, ROBOTS, "/a", False, "robots.txt answered 503: nothing is allowed for now"),
     ):
         await house.run("update work.robots set status = %s, body = %s", status, body)
