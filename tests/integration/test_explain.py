@@ -145,7 +145,9 @@ async def test_what_a_fetch_said(house: House) -> None:
     await house.page(state="crawling", chunk_id=chunk)
     assert (await house.finding()).words == f"It is being crawled by c:1, in chunk {chunk}."
     await house.page(state="error", reason="HTTP 503", status=503, next_fetch=NOW + HOUR)
-    assert (await house.finding()).words.startswith("Its last fetch failed: HTTP 503. It may come")
+    assert (await house.finding()).words.startswith(
+        "Its last fetch failed: HTTP 503. The next attempt"
+    )
     for known, words, command in (
         ({"state": "idle"}, "It is known, but no knock asked to crawl it.", "usher add "),
         ({"state": "crawled", "reason": "robots.txt: Disallow: /a (group *)"},
@@ -277,7 +279,7 @@ async def test_robots(house: House) -> None:
         (200, ROBOTS, "/private/x", False, "Disallow: /private (group *)"),
         (200, ROBOTS, "/a", True, "no rule matches"),
         (404, "", "/a", True, "robots.txt returned 404: everything is allowed"),
-        (503, ROBOTS, "/a", False, "robots.txt answered 503: nothing is allowed for now"),
+        (503, ROBOTS, "/a", False, "robots.txt returned 503: nothing is allowed for now"),
     ):
         await house.run("update work.robots set status = %s, body = %s", status, body)
         asked = (await house.story(f"https://x.example{path}")).robots
