@@ -1,4 +1,4 @@
-"""Files that vanish or are damaged where they were made: their chunks can be found in the end, whoever lost them."""
+"""Files that vanish or are damaged where they were made: their chunks are searchable in the end, whichever component lost them."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
