@@ -276,8 +276,8 @@ async def test_robots(house: House) -> None:
     for status, body, path, allowed, rule in (
         (200, ROBOTS, "/private/x", False, "Disallow: /private (group *)"),
         (200, ROBOTS, "/a", True, "no rule matches"),
-        (404, "", "/a", True, "robots.txt answered 404: everything is allowed"),
-        (503, ROBOTS, "/a", False, "robots.txt answered 503: nothing is allowed for now"),
+        (404, "", "/a", True, "robots.txt returned 404: everything is allowed"),
+        (503, ROBOTS, "/a", False, "robots.txt returned 503: nothing is allowed for now"),
     ):
         await house.run("update work.robots set status = %s, body = %s", status, body)
         asked = (await house.story(f"https://x.example{path}")).robots

@@ -233,7 +233,7 @@ def test_default_rules(database: str) -> None:
     }
     assert "calendar" in at(database, "add", "a.gov/cal/1").out
     assert "(default)\n" in at(database, "hosts", "show", "a.gov").out
-    assert at(database, "hosts", "rules", "--no-filters").out.endswith("filters   none\n")
+    assert at(database, "hosts", "rules", "--no-filters").out.endswith("filters     none\n")
     assert at(database, "hosts", "rules", "--filter", '"x"').code == 2
 
 

@@ -74,7 +74,7 @@ def test_add_and_show(database: str) -> None:
     assert (job["state"], job["live"], job["scheduled"].endswith("+00:00")) == (
         "pending", True, True,
     )  # fmt: skip
-    assert job["why"][0].startswith("Its time comes at")
+    assert job["why"][0].startswith("It is due at")
     told = at(database, "jobs", "show", str(id_)).out
     assert "curl -sS 'https://example.com/a b'" in told
     again = at(database, "jobs", "add", "--key", "k", "true")

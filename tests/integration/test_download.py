@@ -157,7 +157,11 @@ async def test_it_begins_anew_where_it_cannot_go_on(
         (half(ETAG, size=0), Unreachable, "incomplete"),
         (stalls, Unreachable, "no answer within 0.1 seconds"),
         (answers("200 OK\r\nnonsense"), Unreachable, "cannot be reached"),
-        (answers("200 OK", b"", *["X: y"] * 30_000), Unreachable, "no end of its head"),
+        (
+            answers("200 OK", b"", *["X: y"] * 30_000),
+            Unreachable,
+            "head of the response is too long",
+        ),
     ],
 )
 async def test_what_is_not_the_chunk_is_not_kept(
@@ -211,14 +215,14 @@ SERVES = """
 import asyncio, sys
 from pathlib import Path
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.listen import read_bind
 from usher.chunk_store import ChunkStore
 async def main():
     print("ready", flush=True)
     bind = sys.stdin.readline().strip()
     endpoints = chunk_endpoints(ChunkStore(Path(sys.argv[1])), "/get_chunk")
-    async with face(endpoints, read_bind(bind)) as address:
+    async with serve_component(endpoints, read_bind(bind)) as address:
         print(address, flush=True)
         await asyncio.sleep(60)
 asyncio.run(main())
