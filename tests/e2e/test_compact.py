@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.index.stack import House, house
+from support.index.stack import Stack, running_stack
 from support.processes.crawls import EMBEDDED
 from support.processes.killable import eventually
 from support.processes.stack import USHER
@@ -34,22 +34,22 @@ def site() -> Website:
     return Website({"/": front, **{f"/{number}": page(number, 1) for number in range(PAGES)}})
 
 
-def complete(stage: House, old: list[str], new: list[str]) -> bool:
+def complete(stage: Stack, old: list[str], new: list[str]) -> bool:
     return all(
         stage.find(row, "visit1") == old and stage.find(row, "visit2") == new for row in (1, 2)
     )
 
 
-def files(stage: House) -> set[int]:
+def files(stage: Stack) -> set[int]:
     found = stage.crawl.directory.glob("data/index/*/chunks/**/*.idx")
     return {int(path.stem) for path in found}
 
 
 @pytest.mark.soak
 def test_few_chunks_are_left_whoever_is_killed(database: str, tmp_path: Path) -> None:
-    with site() as web, house(database, tmp_path, chunk_lease=3) as stage:
+    with site() as web, running_stack(database, tmp_path, chunk_lease=3) as stage:
         stage.servers(rows=2, each=1)
-        stage.enter("builder", "builder", "--processes", "1")
+        stage.start("builder", "builder", "--processes", "1")
         stage.cast.enter("watchdog", *USHER, "watchdog", *WATCHDOG)
         stage.crawl.crawler("crawler", "--pages", "6")
         stage.crawl.add(web.url("/"), words=["--full"])

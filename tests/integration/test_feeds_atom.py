@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.db.fixtures import Server, clone
 from support.feeds.stored_feeds import HOSTILE, fill
-from support.index.rows import Rows, fronting, library
+from support.index.rows import Rows, library, running_front_end
 from support.mgmt.mgmt_process import Mgmt, Reply, mgmt
 from usher.feeds.model import Feed
 from usher.feeds.pages import atom
@@ -234,7 +234,7 @@ def test_links_start_with_the_host_of_the_request(
 async def test_any_search_of_pages_is_a_feed(tmp_path: Path) -> None:
     async with Rows(tmp_path) as rows:
         await rows.rows(1, 2, library())
-        async with fronting(rows, tmp_path) as address:
+        async with running_front_end(rows, tmp_path) as address:
             lines = HttpPool("127.0.0.1", int(address.rpartition(":")[2]), timeout=20)
             host = {"Host": "127.0.0.1"}
             told = await lines.ask("GET", "/search.atom?q=velvet+theatre", b"", host)

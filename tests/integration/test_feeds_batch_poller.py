@@ -129,6 +129,6 @@ async def test_the_name_of_the_manager(queue: Database) -> None:
     async with queue.connection() as conn:
         assert await batch_poller.manager_of(conn, 0) == ""
         [job] = await jobs.enqueue(conn, [jobs.JobRequest("fetch", "true")], now=datetime.now(UTC))
-        given = {"lease": timedelta(minutes=1), "tries": 1, "now": datetime.now(UTC)}
+        given = {"lease": timedelta(minutes=1), "max_attempts": 1, "now": datetime.now(UTC)}
         await jobs.claim(conn, "fetch", "here", 1, **given)  # type: ignore[arg-type]
         assert await batch_poller.manager_of(conn, job.id) == "here"

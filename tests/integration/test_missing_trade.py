@@ -1,4 +1,4 @@
-"""Files that vanish or are damaged where they were made: their chunks are searchable in the end, whichever component lost them."""
+"""Lost and damaged chunk files: the chunks are searchable or crawled again whichever component become searchable."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

@@ -45,8 +45,10 @@ async def main():
         mark = {'MARK': sys.argv[1]}
         swarm = (sys.argv[3], sys.argv[1], '600')
         runner.start(RunRequest(key=1, how='exec', program=sys.executable, args=('-c', *swarm), env=mark))
-        runner.start(RunRequest(key=2, how='fork', program='integration.job_functions:sleep', args=('600',), env=mark))
-        runner.start(RunRequest(key=3, how='fork', program='integration.job_functions:leave_behind', args=(sys.argv[1],)))
+        sleep = 'integration.job_functions:sleep'
+        runner.start(RunRequest(key=2, how='fork', program=sleep, args=('600',), env=mark))
+        leave = 'integration.job_functions:leave_behind'
+        runner.start(RunRequest(key=3, how='fork', program=leave, args=(sys.argv[1],)))
         while 'swarmed' not in runner.output(1):
             await asyncio.sleep(0.05)
         print(runner._process.pid, runner._busy[2].pid, flush=True)

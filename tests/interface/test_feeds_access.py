@@ -18,19 +18,19 @@ from usher.db.pool import connect
 
 
 @pytest.fixture(scope="module")
-async def server(migrated: Server) -> AsyncIterator[tuple[str, dict[str, int]]]:
+async def stored_feeds(migrated: Server) -> AsyncIterator[tuple[str, dict[str, int]]]:
     async for dsn in clone(migrated, f" template {migrated.template} strategy file_copy"):
         yield dsn, await fill(dsn)
 
 
 @pytest.fixture
-def stored(server: tuple[str, dict[str, int]]) -> str:
-    return server[0]
+def stored(stored_feeds: tuple[str, dict[str, int]]) -> str:
+    return stored_feeds[0]
 
 
 @pytest.fixture
-def feeds(server: tuple[str, dict[str, int]]) -> dict[str, int]:
-    return server[1]
+def feeds(stored_feeds: tuple[str, dict[str, int]]) -> dict[str, int]:
+    return stored_feeds[1]
 
 
 def test_remote_access_needs_a_token(stored: str, feeds: dict[str, int], tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_from_feeds_to_an_item_by_keys_alone(stage: Stage, tab: Tab, visit: Visi
     assert tab.text("h1") == ["Feeds"]
     assert tab.ask("document.querySelectorAll('.feeds tbody tr').length") == 5
     tab.key("Tab")
-    assert tab.ask(FOCUSED) == "Skip to the page"
+    assert tab.ask(FOCUSED) == "Skip to content"
     tab.ask("document.querySelector('.feeds tbody a').focus()")
     assert tab.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     tab.after(lambda: tab.key("Enter"))
