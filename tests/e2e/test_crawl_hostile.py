@@ -1,4 +1,4 @@
-"""A crawler among sites that mean it harm: each page ends in a clear result, and nothing else is disturbed."""
+"""A crawler on hostile sites: each page has a clear result, and no other page is affected."""
 
 import time
 from collections import Counter

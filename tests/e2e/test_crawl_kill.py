@@ -1,4 +1,4 @@
-"""Crawlers that are killed or stand still: in the end the guestbook is as if nothing had happened."""
+"""Crawlers that are killed or suspended: in the end the guestbook is complete."""
 
 import hashlib
 import random

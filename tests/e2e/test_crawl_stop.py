@@ -1,4 +1,4 @@
-"""A crawler that is told to stop: what is under way ends, and the rest waits for others at once."""
+"""A crawler that is stopped: requests in flight finish, and the other pages are pending at once."""
 
 import asyncio
 import time

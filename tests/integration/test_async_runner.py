@@ -158,7 +158,7 @@ async def test_code_that_does_not_stop_is_given_up_and_not_retried(
         state, code, message, _ = await result(here, name, str(mark), type_="short")
         assert (state, code) == ("permanent-error", None)
         assert message == (
-            "Timed out after 0.3 s; it did not stop within 0.3 s and runs on in the manager"
+            "Timed out after 0.3 s; it did not stop within 0.3 s and still runs in the manager"
         )
         stuck = here.manager._async_runner.stuck
         assert stuck == {"short": 1}

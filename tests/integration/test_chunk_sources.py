@@ -63,7 +63,7 @@ async def asked(sources: ChunkSources, one: ServerChunk, times: int) -> list[Mis
 async def test_a_chunk_that_no_host_has_is_lost_after_some_tries(
     sources: ChunkSources, empty: str
 ) -> None:
-    for chunk, words in ((5, "is not there"), (7, "is not what was promised")):
+    for chunk, words in ((5, "does not exist"), (7, "is not the expected file")):
         assert await asked(sources, wanted(empty, empty, chunk=chunk), 2) == []
         [lost] = await asked(sources, wanted(empty, chunk=chunk), 1)
         assert (lost.chunk_id, lost.builder_silent, words in lost.reason) == (chunk, False, True)

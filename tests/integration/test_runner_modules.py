@@ -38,7 +38,7 @@ async def test_modules_that_spoil_the_start_are_left_out(tmp_path: Path) -> None
         (tmp_path / f"bad_{bad}.py").write_text(text)
     preload = (*(f"bad_{bad}" for bad in BAD), "integration.job_functions")
     async with ProcessRunner(preload, path=[str(tmp_path)]) as runner:
-        assert set(runner._warm) <= {"integration.job_functions", "bad_threads"}
+        assert set(runner._preloaded) <= {"integration.job_functions", "bad_threads"}
         assert (await run(runner, function("nothing"))).code == 0
 
 
@@ -50,7 +50,7 @@ async def test_a_module_is_loaded_once_and_then_warm(tmp_path: Path) -> None:
         cold = await run(runner, order("fork", "slow:run"))
         assert cold.output == f"{cold.pid}\n"
         async with asyncio.timeout(20):
-            while "slow" not in runner._warm:  # noqa: ASYNC110
+            while "slow" not in runner._preloaded:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         for _ in range(3):
             warm = await run(runner, order("fork", "slow:run"))

@@ -39,14 +39,16 @@ if os.fork() == 0:
 OWNER = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[2])
-from usher.queue.runners.process_runner import Order, Runner, Started
+from usher.queue.runners.process_runner import ProcessRunner, RunRequest
 async def main():
-    async with Runner(preload=['integration.job_functions']) as runner:
+    async with ProcessRunner(preload=['integration.job_functions']) as runner:
         mark = {'MARK': sys.argv[1]}
         swarm = (sys.argv[3], sys.argv[1], '600')
-        runner.start(Order(key=1, how='exec', program=sys.executable, args=('-c', *swarm), env=mark))
-        runner.start(Order(key=2, how='fork', program='integration.job_functions:sleep', args=('600',), env=mark))
-        runner.start(Order(key=3, how='fork', program='integration.job_functions:leave_behind', args=(sys.argv[1],)))
+        runner.start(RunRequest(key=1, how='exec', program=sys.executable, args=('-c', *swarm), env=mark))
+        sleep = 'integration.job_functions:sleep'
+        runner.start(RunRequest(key=2, how='fork', program=sleep, args=('600',), env=mark))
+        leave = 'integration.job_functions:leave_behind'
+        runner.start(RunRequest(key=3, how='fork', program=leave, args=(sys.argv[1],)))
         while 'swarmed' not in runner.output(1):
             await asyncio.sleep(0.05)
         print(runner._process.pid, runner._busy[2].pid, flush=True)
@@ -168,7 +170,7 @@ async def test_a_dead_keeper_takes_its_job_along(mark: str) -> None:
         keeper = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         await asyncio.to_thread(kill_9, keeper)
         end = await ended(runner)
-        assert (end.code, end.why, end.detail) == (-9, "ended", "The keeper of this job died")
+        assert (end.code, end.why, end.detail) == (-9, "ended", "The supervisor of this job died")
         assert "swarmed" in end.output
         assert await asyncio.to_thread(eventually, lambda: not marked(mark))
         assert (await run(runner, order("exec", "/bin/true"))).code == 0

@@ -106,7 +106,7 @@ async def test_what_is_declined_is_raised(database: str, tmp_path: Path) -> None
             await one_.add_links(LINKS[:5])
             pack = await one_.get_links()
             assert pack
-            with pytest.raises(Conflict, match="not with d:1"):
+            with pytest.raises(Conflict, match="not assigned to d:1"):
                 await two.not_crawled(pack.chunk_id)
             with pytest.raises(BadInput):
                 await one_.set_state("broken")  # type: ignore[arg-type]

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.models.default_filters import DEFAULTS
 from usher.door import filters
-from usher.door.filters import DEFAULTS, RULES, FilterRefusal, combine, describe
+from usher.door.filters import RULES, FilterRefusal, combine, describe
 from usher.errors import BadInput
 from usher.urls import MAX_PATH, Scheme, Url, parse
 

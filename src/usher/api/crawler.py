@@ -35,7 +35,7 @@ from usher.messages.crawler import (
     PageToFetch,
 )
 from usher.messages.fields import MAX_PAGES_PER_CHUNK, chunk_number
-from usher.mgmt import chunks
+from usher.mgmt import chunk_pages, chunks
 from usher.mgmt.chunks import ClaimedPage, PageClaim
 from usher.mgmt.component_names import IDENTITY_HINT
 from usher.mgmt.components import ComponentRecord
@@ -115,7 +115,7 @@ async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
     request, now, lease = call.body, database_time(call), call.context.limits.lease
     url, crawler = parse_link(request.link), await calling_component(call, "crawler")
     async with mgmt_connection(call) as conn:
-        page = await chunks.find_page(conn, url)
+        page = await chunk_pages.find_page(conn, url)
         if page is None:
             raise NotFound(f"{url} is not in the guestbook.")
         chunk = chunk_number(request.chunk_id) if request.chunk_id else page.chunk_id

@@ -125,7 +125,7 @@ class ChunkSources:
             chunk.index_sha256,
             size=chunk.index_bytes,
             ticket=await self._ticket_for(host),
-            patience=DOWNLOAD_TIMEOUT_SECONDS,
+            timeout_seconds=DOWNLOAD_TIMEOUT_SECONDS,
         )
         self.store.remember_checksum(chunk.chunk_id, file)
 
@@ -152,7 +152,7 @@ async def download_index_chunk(
                 *(host, source.chunk_id, "index", path, source.sha256),
                 size=source.bytes,
                 ticket=await ticket_for(host),
-                patience=DOWNLOAD_TIMEOUT_SECONDS,
+                timeout_seconds=DOWNLOAD_TIMEOUT_SECONDS,
             )
         except DiskUnusable:
             raise

@@ -1,7 +1,4 @@
-"""The client of producers, for plain code and for asyncio.
-
-Both forms run the same three statements; each is one round trip, in the caller's transaction if the caller has one.
-"""
+"""The client of producers, blocking and for asyncio. Both run the same three statements, one round trip each."""
 
 import asyncio
 import time
@@ -23,9 +20,9 @@ MAX_POLL_SECONDS: Final = 1.0
 
 
 def add(conn: Connection[Any], *jobs: JobSpec) -> list[AddedJob]:
-    """Add jobs on the caller's connection; they are there when the caller commits.
+    """Add jobs on the caller's connection; they exist when the caller commits.
 
-    BadInput for what cannot be stored; the transaction has then failed, as after any error of SQL.
+    BadInput if they cannot be stored; the transaction has then failed, as after any SQL error.
     """
     with translated_errors():
         rows = conn.cursor(row_factory=psycopg.rows.tuple_row).execute(ADD, [encode_jobs(jobs)])
@@ -33,7 +30,7 @@ def add(conn: Connection[Any], *jobs: JobSpec) -> list[AddedJob]:
 
 
 async def add_async(conn: AsyncConnection[Any], *jobs: JobSpec) -> list[AddedJob]:
-    """As `add`, on a connection of asyncio."""
+    """As `add`, for asyncio."""
     with translated_errors():
         cursor = conn.cursor(row_factory=psycopg.rows.tuple_row)
         await cursor.execute(ADD, [encode_jobs(jobs)])
@@ -42,7 +39,7 @@ async def add_async(conn: AsyncConnection[Any], *jobs: JobSpec) -> list[AddedJob
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """The errors of the driver that a caller can correct, as Usher's own."""
+    """Translate errors of the driver that a caller can correct."""
     try:
         yield
     except (psycopg.DataError, psycopg.IntegrityError) as error:
@@ -51,7 +48,7 @@ def translated_errors() -> Iterator[None]:
 
 
 class JobQueue:
-    """`with JobQueue(url) as queue`: a connection of its own on which each call is a transaction."""
+    """`with JobQueue(url) as queue`: has its own connection; each call is a transaction."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -78,23 +75,23 @@ class JobQueue:
         return add(self._conn, *jobs)
 
     def status(self, id_: int) -> JobStatus:
-        """How a job stands; NotFound if there is none of that number."""
+        """Return the state of a job; NotFound if there is no such job."""
         return status_of(id_, self._conn.execute(STATUS, {"id": id_}).fetchone())
 
     def wait(self, id_: int, *, timeout: float) -> JobStatus:
-        """Wait for a job to complete; JobFailed if it does not, TimeoutError after so many seconds."""
+        """Wait until a job completes; JobFailed if it fails, TimeoutError after so many seconds."""
         deadline = time.monotonic() + timeout
-        for pause in poll_delays():
+        for delay in poll_delays():
             status = self.status(id_)
             if status.ended:
                 return completed(status)
-            if time.monotonic() + pause > deadline:
+            if time.monotonic() + delay > deadline:
                 raise timeout_error(status)
-            time.sleep(pause)
-        raise AssertionError  # pauses never end
+            time.sleep(delay)
+        raise AssertionError  # the delays never end
 
     def cancel(self, id_: int, reason: str = "Cancelled by the producer") -> bool:
-        """Cancel a job, or have it stopped if it runs; False if it has ended."""
+        """Cancel a job, and stop it if it runs; return False if it has ended."""
         return self._conn.execute(CANCEL, [id_, reason]).fetchone() is not None
 
 
@@ -126,23 +123,23 @@ class AsyncJobQueue:
         return await add_async(self._conn, *jobs)
 
     async def status(self, id_: int) -> JobStatus:
-        """How a job stands; NotFound if there is none of that number."""
+        """Return the state of a job; NotFound if there is no such job."""
         return status_of(id_, await (await self._conn.execute(STATUS, {"id": id_})).fetchone())
 
     async def wait(self, id_: int, *, timeout: float) -> JobStatus:  # noqa: ASYNC109 - as in JobQueue
-        """Wait for a job to complete; JobFailed if it does not, TimeoutError after so many seconds."""
+        """Wait until a job completes; JobFailed if it fails, TimeoutError after so many seconds."""
         deadline = time.monotonic() + timeout
-        for pause in poll_delays():
+        for delay in poll_delays():
             status = await self.status(id_)
             if status.ended:
                 return completed(status)
-            if time.monotonic() + pause > deadline:
+            if time.monotonic() + delay > deadline:
                 raise timeout_error(status)
-            await asyncio.sleep(pause)
-        raise AssertionError  # pauses never end
+            await asyncio.sleep(delay)
+        raise AssertionError  # the delays never end
 
     async def cancel(self, id_: int, reason: str = "Cancelled by the producer") -> bool:
-        """Cancel a job, or have it stopped if it runs; False if it has ended."""
+        """Cancel a job, and stop it if it runs; return False if it has ended."""
         return await (await self._conn.execute(CANCEL, [id_, reason])).fetchone() is not None
 
 
@@ -164,12 +161,12 @@ def timeout_error(status: JobStatus) -> TimeoutError:
 
 def unreachable_error(error: psycopg.OperationalError) -> Unreachable:
     reason = " ".join(str(error).split())
-    return Unreachable(f"The queue cannot be reached: {reason}", hint="Check the address.")
+    return Unreachable(f"Could not connect to the queue: {reason}", hint="Check the address.")
 
 
 def poll_delays() -> Iterator[float]:
-    """Seconds between looks at a job, growing."""
-    pause = FIRST_POLL_SECONDS
+    """Yield the seconds between two polls, which grow."""
+    delay = FIRST_POLL_SECONDS
     while True:
-        yield pause
-        pause = min(2 * pause, MAX_POLL_SECONDS)
+        yield delay
+        delay = min(2 * delay, MAX_POLL_SECONDS)

@@ -1,7 +1,7 @@
 """Helpers for tests of your workers and producers.
 
 `run_inline` calls one worker function in this process, without a database, and records what it did. `drain` runs the
-jobs that are in the queue of a database, one after the other, until none is due. Both have a form for asyncio.
+due jobs of a database, one after the other. Both have a form for asyncio.
 
     ran = run_inline(fetch, "https://example.com/")
     assert ran.state == "completed" and ran.enqueued[0].program == "my.module:clean"
@@ -53,7 +53,7 @@ EXIT_CODES: Final = {TemporaryError: 1, PermanentError: 2}
 class RanJob:
     """How a job ended, and what it did."""
 
-    state: str  # as the queue would have it after the first attempt
+    state: str  # after the first attempt
     exit_code: int
     result: Any = None
     message: str | None = None
@@ -67,7 +67,7 @@ class RanJob:
 
 
 class InlineJob(Job):
-    """The job of `run_inline`: records what the worker says and does."""
+    """The job of `run_inline`, which records what the worker does."""
 
     def __init__(self, ran: RanJob, *, data: str, attempt: int, results: Mapping[int, Any]) -> None:
         super().__init__("", id_=1)
@@ -113,7 +113,7 @@ def run_inline(
     attempt: int = 1,
     results: Mapping[int, Any] | None = None,
 ) -> RanJob:
-    """Call a worker function as a job, in this process; `results` are those of the jobs it needs."""
+    """Call a worker function as a job in this process; `results` are those of the jobs that it needs."""
     return asyncio.run(
         run_inline_async(function, *args, data=data, attempt=attempt, results=results)
     )
@@ -136,7 +136,7 @@ async def run_inline_async(
 async def call(
     ran: RanJob, job: Job, function: Callable[..., object], args: tuple[str, ...]
 ) -> None:
-    """Run the function for the job: a coroutine here, a plain function in a thread. Fill in how it ended."""
+    """Run the function for the job: a coroutine here, a plain function in a thread. Record its end in `ran`."""
     output = io.StringIO()
     token = CURRENT_JOB.set(job)
     try:
@@ -149,7 +149,7 @@ async def call(
                 ran.result = msgspec.json.decode(encode_result(value))
     except SystemExit as error:
         ran.error, ran.exit_code = error, error.code if isinstance(error.code, int) else 1
-    except Exception as error:  # noqa: BLE001 - whatever a worker raises
+    except Exception as error:  # noqa: BLE001 - a worker may raise anything
         ran.error, ran.exit_code = error, EXIT_CODES.get(type(error), 1)
         print(*failure_lines(error), sep="", file=output)
     finally:
@@ -162,17 +162,17 @@ async def call(
 
 
 def failure_lines(error: Exception) -> list[str]:
-    """What the queue shows of an error: the worker's own words, or the traceback."""
+    """Return what the queue shows of an error: the worker's own text, or the traceback."""
     if type(error) in EXIT_CODES:
         return [str(error)]
     return traceback.format_exception(error)
 
 
 def drain(url: str, *types: str, limit: int = MAX_JOBS) -> list[RanJob]:
-    """Run the jobs that are due, of these types or of all, until none is; up to so many.
+    """Run the due jobs, of these types or of all, until none is due or the limit is reached.
 
     The address is that of the control database, with the rights of its owner. Jobs that a job adds run too. Each job
-    has one attempt; a temporary error stays in the queue. Pauses, needs, host rules, times and resources count.
+    has one attempt; a temporary error stays in the queue. Pauses, needs, host rules, times and resources apply.
     """
     return asyncio.run(drain_async(url, *types, limit=limit))
 
@@ -181,7 +181,7 @@ async def drain_async(url: str, *types: str, limit: int = MAX_JOBS) -> list[RanJ
     """As `drain`, for asyncio."""
     done: list[RanJob] = []
     async with await connect(url) as conn:
-        # As a worker, if there are roles, so that a test finds what a job may not do.
+        # As a worker, if the roles exist, so that a test detects what a job may not do.
         as_worker = await may_set_role(conn, WORKER)
         worker_address = make_conninfo(url, options=f"-c role={WORKER}") if as_worker else url
         while len(done) < limit:
@@ -222,12 +222,12 @@ async def run_claimed(url: str, job: ClaimedJob) -> RanJob:
 
 
 async def run_program(ran: RanJob, url: str, job: ClaimedJob) -> None:
-    """Run a program; fill in how it ended."""
-    given = {**os.environ, **job_environment(job, url)}
+    """Run a program; record its end in `ran`."""
+    env = {**os.environ, **job_environment(job, url)}
     process = await asyncio.to_thread(
         subprocess.run,
         [job.program, *job.args],
-        env=given,
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,

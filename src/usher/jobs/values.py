@@ -1,4 +1,4 @@
-"""What producers give to the queue and get from it."""
+"""The values that producers pass to the queue and get from it."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -18,10 +18,10 @@ class JobSpec:
     type: str
     program: str  # a path, or `module:function`
     args: Sequence[str] = ()
-    at: datetime | None = None  # not before this time, with a time zone; None: now
+    at: datetime | None = None  # the earliest time, with a time zone; None: now
     delay: timedelta = timedelta(0)  # after `at`, or from now
     resource: str | None = None
-    priority: int = 0  # lower goes first
+    priority: int = 0  # lower runs first
     host_rule: str = ""
     key: str | None = None  # while a job with this key is in the queue, none is added
     data: str | None = None
@@ -29,9 +29,11 @@ class JobSpec:
 
     def __post_init__(self) -> None:
         if isinstance(self.args, str):
-            raise BadInput("args is a list of arguments, not a text.", hint='As in args=["7"]')
+            raise BadInput(
+                "args is a list of arguments, not a text.", hint='For example args=["7"]'
+            )
         if self.at is not None and self.at.tzinfo is None:
-            raise BadInput("at needs a time zone.", hint="As in datetime.now(UTC)")
+            raise BadInput("at needs a time zone.", hint="For example datetime.now(UTC)")
 
 
 class JobOptions(TypedDict, total=False):
@@ -49,7 +51,7 @@ class JobOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class AddedJob:
-    """The number of a job; `new` is False if a job with its key was in the queue already."""
+    """The id of a job; `new` is False if a job with its key was in the queue already."""
 
     id: int
     new: bool
@@ -57,7 +59,7 @@ class AddedJob:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """How a job stands. `result` counts once the state is `completed`."""
+    """The state of a job. `result` is final once the state is `completed`."""
 
     id: int
     state: str
@@ -72,7 +74,7 @@ class JobStatus:
 
 
 class JobFailed(Exception):
-    """A job that was waited for failed permanently or was cancelled."""
+    """A job failed permanently or was cancelled."""
 
     def __init__(self, status: JobStatus) -> None:
         reason = f": {status.message}" if status.message else ""
@@ -83,12 +85,12 @@ class JobFailed(Exception):
 
 
 def encode_jobs(jobs: Iterable[JobSpec]) -> str:
-    """Jobs as control.add_jobs reads them."""
+    """Return jobs as control.add_jobs reads them."""
     return json.dumps([job_fields(job) for job in jobs])
 
 
 def job_fields(job: JobSpec) -> dict[str, Any]:
-    given = {
+    fields = {
         "type": job.type,
         "program": job.program,
         "args": list(job.args),
@@ -101,4 +103,4 @@ def job_fields(job: JobSpec) -> dict[str, Any]:
         "data": job.data,
         "needs": list(job.needs),
     }
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in fields.items() if value}

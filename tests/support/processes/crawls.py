@@ -1,4 +1,4 @@
-"""A crawl on a stage of its own: MGMT and crawlers as processes, the guestbook to look at, and a web on loopback."""
+"""A crawl with MGMT and crawlers as processes, and a site on loopback."""
 
 import http.client
 import json
@@ -25,7 +25,7 @@ SETTINGS: Mapping[str, object] = {
     "chunk_wait": 0.1,
     "contact": "crawl@example.org",
 }
-# It takes back leases that ended, and believes nobody dead: on a busy machine answers are late.
+# It takes back expired leases but declares no component dead: on a busy machine responses are late.
 DOG = ("watchdog", "--every", "0.3", "--misses", "20", "--grace", "600")
 FORGIVEN = """
 update work.guestbook set attempts = 0
@@ -35,7 +35,7 @@ where id in (select id from work.guestbook where attempts > 0 for update skip lo
 
 @dataclass(slots=True)
 class Crawls:
-    """MGMT that runs, and whoever crawls for it."""
+    """A running MGMT and its crawlers."""
 
     cast: Cast
     dsn: str

@@ -70,7 +70,7 @@ def crawl_lines(page: GuestbookPage, trail: PageHistory, now: datetime) -> Itera
 
 
 def next_visit_text(page: GuestbookPage, host: HostDetails, now: datetime) -> str:
-    rhythm = cadence.show(page.cadence or host.cadence or host.house_cadence)
+    rhythm = cadence.show(page.cadence or host.cadence or host.general_cadence)
     match page.state:
         case "pending":
             return "Next visit as soon as the host is ready and a crawler claims the page."

@@ -72,7 +72,7 @@ async def serve_component(
     rpc = RpcServer(handlers, guard, any_name=any_name) if handlers else None
     async with (
         serve_app(app, bind, rpc.protocol if rpc else None) as address,
-        refreshing(guard, options.host or bind.reached(address)),
+        refreshing(guard, options.host or bind.public_host(address)),
     ):
         yield address
 

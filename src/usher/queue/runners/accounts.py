@@ -1,4 +1,4 @@
-"""The operating system's user that the jobs of a type run as, if it is not the manager's own."""
+"""The operating-system user that jobs of a type run as, if it is not the manager's own."""
 
 import os
 import pwd
@@ -16,7 +16,7 @@ from usher.queue.policy import Policies
 
 @dataclass(frozen=True, slots=True)
 class JobAccount:
-    """User and group numbers, None for the manager's own, and the variables that name the user."""
+    """User and group id, None for the manager's own, and the variables that name the user."""
 
     ids: tuple[int, int] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class JobAccount:
 
 @lru_cache(64)
 def job_account(user: str) -> JobAccount:
-    """Look a user up by name; BadSetting if there is none."""
+    """Return the account of a user; BadSetting if there is none."""
     if not user:
         return JobAccount()
     try:
@@ -38,7 +38,7 @@ def job_account(user: str) -> JobAccount:
 
 
 def check_users(policies: Policies) -> None:
-    """Fail before any job runs if a type names a user that the manager cannot become."""
+    """Raise BadSetting if a type names a user that the manager cannot become."""
     tables = {"defaults": policies.defaults, **policies.named}
     for name, policy in tables.items():
         if job_account(policy.user).ids is not None and os.geteuid() != 0:

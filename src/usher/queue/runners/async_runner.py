@@ -1,7 +1,7 @@
 """Runs jobs inside the manager's process: coroutines on an event loop of their own, plain functions in threads.
 
-The manager's own event loop, which renews leases, is in another thread: code that blocks delays other jobs and no
-heartbeat. Jobs are started and their ends reported in batches, one wake-up of the other thread each.
+The manager's own event loop, which renews leases, is in another thread: code that blocks delays other jobs but no
+heartbeat. Starts and ends pass between the threads in batches, with one wake-up for each batch.
 """
 
 import asyncio
@@ -41,15 +41,15 @@ from usher.worker import CURRENT_JOB, encode_result
 T = TypeVar("T")
 Function = Callable[..., Any]
 log = Log("manager")
-WATCH_SECONDS: Final = 0.1  # between looks at time limits
-KILL_GRACE_SECONDS: Final = 1.0  # for a coroutine that is to end at once
+WATCH_SECONDS: Final = 0.1  # between checks of time limits
+KILL_GRACE_SECONDS: Final = 1.0  # for a coroutine that must end now
 BLOCKED_SECONDS: Final = 5.0  # without an answer of the jobs' event loop
 CLOSING_SECONDS: Final = 2.0
 
 
 @dataclass(slots=True, eq=False)
 class AsyncRun:
-    """One job inside the manager. The manager's thread owns it until it begins, then both read it."""
+    """One job inside the manager. The manager's thread owns it until it begins; then both threads read it."""
 
     type: str
     program: str
@@ -59,8 +59,8 @@ class AsyncRun:
     limit: float  # seconds
     grace: float  # seconds
     begin: float  # monotonic
-    deadline: float  # monotonic; then it is told to end, or given up
-    why: EndReason = "ended"  # anything else: it was told to end
+    deadline: float  # monotonic; then it is cancelled, or abandoned
+    why: EndReason = "ended"  # anything else: it was cancelled
     task: "asyncio.Task[None] | None" = None
     has_begun: bool = False
     in_thread: bool = False
@@ -71,11 +71,11 @@ class AsyncRun:
     result: str = ""  # JSON; empty if the function returned nothing
 
     @property
-    def is_told(self) -> bool:
+    def is_cancelled(self) -> bool:
         return self.why != "ended"
 
-    def keep(self, value: object) -> None:
-        """Keep what the function returned as the result; PermanentError if that is not possible."""
+    def set_result(self, value: object) -> None:
+        """Store what the function returned; PermanentError if it cannot be stored."""
         if value is not None:
             self.result = encode_result(value)
 
@@ -84,8 +84,8 @@ class AsyncRunner:
     """`async with AsyncRunner(dsn, ended) as runner`; its thread starts with the first job."""
 
     def __init__(self, dsn: str, ended: Callable[[list[RunEnded]], None]) -> None:
-        """Take the login of jobs, and a function that hears of ends in the manager's thread."""
-        # By type: runs that were given up and still occupy a thread or the event loop.
+        """Take the database login of jobs, and a callback for ends, which runs in the manager's thread."""
+        # By type: abandoned runs that still occupy a thread or the event loop.
         self.stuck: Counter[str] = Counter()
         self.is_blocked = False
         self._connections = WorkerConnections(dsn)
@@ -96,7 +96,7 @@ class AsyncRunner:
         self._functions: dict[tuple[str, bool], tuple[Function, bool]] = {}
         self._loading = asyncio.Lock()
         self._pid = os.getpid()
-        self._asked = self._answered = 0.0  # monotonic; the last question to the jobs' event loop
+        self._pinged = self._answered = 0.0  # monotonic; the last ping of the jobs' event loop
         self._is_closing = False
         self._streams = ExitStack()
         self._thread: Thread | None = None
@@ -107,7 +107,7 @@ class AsyncRunner:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End what still runs. A thread that does not end is left to the end of the process."""
+        """End what still runs. A thread that does not end runs until the process ends."""
         self._is_closing = True
         if self._thread:
             with suppress(RuntimeError):
@@ -119,7 +119,7 @@ class AsyncRunner:
     # -- in the manager's thread
 
     def start(self, claimed: ClaimedJob, policy: Policy, permission: ProgramPermission) -> None:
-        """Begin; the end is reported, also if it cannot begin."""
+        """Start a job. Its end is reported, also if it cannot start."""
         if permission.refusal:
             ended = RunEnded(claimed.id, None, None, "forbidden", permission.refusal, "", 0.0)
             self._manager_loop.call_soon(self._ended, [ended])
@@ -146,47 +146,50 @@ class AsyncRunner:
             self._loop.call_soon_threadsafe(self._begin_all)
 
     def stop(self, key: int) -> None:
-        """Cancel a run; one that does not end within its grace is given up."""
+        """Cancel a run; one that does not end within its grace is abandoned."""
         if run := self._runs.get(key):
-            self._tell(run, "cancelled", run.grace)
+            self._cancel_run(run, "cancelled", run.grace)
 
     def kill(self, key: int) -> None:
-        """Cancel a run that is to end at once."""
+        """Cancel a run with the shortest grace."""
         if run := self._runs.get(key):
-            self._tell(run, "cancelled", KILL_GRACE_SECONDS)
+            self._cancel_run(run, "cancelled", KILL_GRACE_SECONDS)
 
     def output(self, key: int) -> str:
         run = self._runs.get(key)
         return run.job.output.text(whole=False) if run else ""
 
     async def watch(self) -> None:
-        """Enforce time limits for ever, also while a job blocks the event loop of the jobs."""
+        """Enforce time limits, also while a job blocks the event loop of the jobs."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             now = time.monotonic()
             for run in [run for run in self._runs.values() if now >= run.deadline]:
-                if run.is_told:
+                if run.is_cancelled:
                     self._abandon(run, now)
                 else:
-                    self._tell(run, "timeout", run.grace)
+                    self._cancel_run(run, "timeout", run.grace)
             self._check_loop(now)
 
-    def _tell(self, run: AsyncRun, why: EndReason, grace: float) -> None:
-        """Ask a run to end. The first reason stays, the shortest grace counts."""
+    def _cancel_run(self, run: AsyncRun, why: EndReason, grace: float) -> None:
+        """Cancel a run. The first reason stays, the shortest grace counts."""
         deadline = time.monotonic() + grace
-        if run.is_told:
+        if run.is_cancelled:
             run.deadline = min(run.deadline, deadline)
             return
         run.why, run.deadline, run.job.stopping = why, deadline, True
-        self._loop.call_soon_threadsafe(self._cancel, run)
+        self._loop.call_soon_threadsafe(self._cancel_task, run)
 
     def _abandon(self, run: AsyncRun, now: float) -> None:
-        """Report the end of a run whose code does not end. Its place stays taken until it does."""
+        """Report the end of a run whose code goes on. Its place stays occupied until the code ends."""
         run.is_abandoned = True
         del self._runs[run.job.id]
         self.stuck[run.type] += 1
         log.error("job_does_not_stop", job=run.job.id, type=run.type, hint="Restart the manager.")
-        why, detail = run.why, f"it did not stop within {run.grace:g} s and runs on in the manager"
+        why, detail = (
+            run.why,
+            f"it did not stop within {run.grace:g} s and still runs in the manager",
+        )
         if why == "timeout":
             why, detail = "unstoppable", f"Timed out after {run.limit:g} s; {detail}"
         run.why, run.detail, run.seconds = why, detail, now - run.begin
@@ -198,7 +201,7 @@ class AsyncRunner:
         return RunEnded(run.job.id, self._pid, *end)
 
     def _check_loop(self, now: float) -> None:
-        """Notice a coroutine that does not let others run. Types inside the manager get no new jobs meanwhile."""
+        """Detect a coroutine that blocks the event loop. Types inside the manager get no new jobs meanwhile."""
         if not self._runs and not self.stuck.total():
             self._answered, self.is_blocked = now, False
             return
@@ -207,8 +210,8 @@ class AsyncRunner:
             task = asyncio.current_task(self._loop)
             name = task.get_name() if task else ""
             log.error("job_blocks_event_loop", job=name, hint="Await, or use asyncio.to_thread.")
-        if self._answered >= self._asked:
-            self._asked = now
+        if self._answered >= self._pinged:
+            self._pinged = now
             self._loop.call_soon_threadsafe(setattr, self, "_answered", now)
 
     def _launch(self) -> None:
@@ -249,7 +252,7 @@ class AsyncRunner:
             run = self._to_begin.popleft()
             run.task = self._loop.create_task(self._execute(run), name=str(run.job.id))
 
-    def _cancel(self, run: AsyncRun) -> None:
+    def _cancel_task(self, run: AsyncRun) -> None:
         if run.task and run.has_begun and not run.in_thread:
             run.task.cancel()
 
@@ -258,15 +261,15 @@ class AsyncRunner:
         run.has_begun = True
         run.begin = time.monotonic()
         try:
-            if not run.is_told:
+            if not run.is_cancelled:
                 run.code = await self._exit_code(run)
         except JobRefused as refused:
             run.why, run.detail = refused.why, str(refused)
         except SystemExit as error:
             run.code = exit_code(error)
         except asyncio.CancelledError as error:
-            run.code = None if run.is_told else print_failure(error)
-        except BaseException as error:  # noqa: BLE001 - whatever a worker raises
+            run.code = None if run.is_cancelled else print_failure(error)
+        except BaseException as error:  # noqa: BLE001 - a worker may raise anything
             run.code = print_failure(error)
         run.seconds = time.monotonic() - run.begin
         self._results.append(run)
@@ -275,18 +278,18 @@ class AsyncRunner:
                 self._manager_loop.call_soon_threadsafe(self._deliver)
 
     async def _exit_code(self, run: AsyncRun) -> int:
-        known = self._functions.get((run.program, run.defined_only)) or await self._load(run)
-        function, is_async = known
+        key = run.program, run.defined_only
+        function, is_async = self._functions.get(key) or await self._load(run)
         if is_async:
-            run.keep(await run_async_function(function, run.args))
+            run.set_result(await run_async_function(function, run.args))
             return 0
         run.in_thread = True
         return await self._in_thread(
-            partial(exit_code_of, lambda: run.keep(run_function(function, run.args)))
+            partial(exit_code_of, lambda: run.set_result(run_function(function, run.args)))
         )
 
     async def _load(self, run: AsyncRun) -> tuple[Function, bool]:
-        """Import the function, in a thread because that may take long. It stays loaded while the manager runs."""
+        """Import the function in a thread, because that may take long. It stays loaded while the manager runs."""
         if not FUNCTION_NAME.fullmatch(run.program):
             detail = f"{run.program!r} is not module:function, and type {run.type} runs inside the manager"
             raise JobRefused("missing", detail)
@@ -324,7 +327,7 @@ class AsyncRunner:
 
 
 def imported_function(program: str, *, defined_only: bool) -> Function:
-    """Return the function; the import waits for another thread that imports the same module."""
+    """Import the module and return the function."""
     import_worker_module(program.partition(":")[0], program)
     return load_function(program, defined_only=defined_only)
 
@@ -340,6 +343,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 @lru_cache(64)
 def add_to_path(directory: str) -> None:
-    """Let modules be found in the program directory, as in a process of a job."""
-    if directory and (place := str(Path(directory).resolve())) not in sys.path:
-        sys.path.append(place)
+    """Make modules in the program directory importable, as in the process of a job."""
+    if directory and (path := str(Path(directory).resolve())) not in sys.path:
+        sys.path.append(path)

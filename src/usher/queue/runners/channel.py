@@ -1,8 +1,4 @@
-"""The runner's end of a line to one of its processes, in the event loop and without waiting.
-
-Comes in: words to send, and what the other side says. Goes out: the other side's words to one callback, its end to
-another.
-"""
+"""The runner's end of a socket to one of its processes, in the event loop; no call blocks."""
 
 import socket
 from asyncio import AbstractEventLoop
@@ -16,25 +12,26 @@ READ_BYTES: Final = 1 << 18
 
 
 class Channel:
-    """One socket; a message may take another socket along."""
+    """One socket; a message may carry another socket."""
 
     def __init__(
         self,
         end: socket.socket,
         *,
-        heard: Callable[[tuple[Any, ...]], None],
-        lost: Callable[[], None],
+        on_message: Callable[[tuple[Any, ...]], None],
+        on_close: Callable[[], None],
         loop: AbstractEventLoop,
     ) -> None:
         end.settimeout(0)
-        self._end, self._heard, self._lost, self._loop = end, heard, lost, loop
+        self._end, self._loop = end, loop
+        self._on_message, self._on_close = on_message, on_close
         self._unsent: deque[tuple[bytes, socket.socket | None]] = deque()
-        self._read = b""
+        self._unparsed = b""
         loop.add_reader(end.fileno(), self._readable)
 
-    def send(self, *words: object, gift: socket.socket | None = None) -> None:
-        """Now if there is room, else as soon as there is; the gift is closed here once it has gone."""
-        self._unsent.append((pack_message(words), gift))
+    def send(self, *message: object, passed: socket.socket | None = None) -> None:
+        """Send a message now, or as soon as there is room. A passed socket is closed here once it is sent."""
+        self._unsent.append((pack_message(message), passed))
         if len(self._unsent) == 1 and not self._write():
             self._loop.add_writer(self._end.fileno(), self._writable)
 
@@ -47,9 +44,9 @@ class Channel:
             self._loop.remove_reader(self._end.fileno())
             self._loop.remove_writer(self._end.fileno())
             self._end.close()
-        for _, gift in self._unsent:
-            if gift:
-                gift.close()
+        for _, passed in self._unsent:
+            if passed:
+                passed.close()
         self._unsent.clear()
 
     def _writable(self) -> None:
@@ -57,26 +54,26 @@ class Channel:
             self._loop.remove_writer(self._end.fileno())
 
     def _write(self) -> bool:
-        """Whether everything has gone, or never will."""
+        """Write as much as possible; return False if the rest must wait for room."""
         try:
             while self._unsent:
-                piece, gift = self._unsent[0]
-                sent = self._send(piece, gift)
+                piece, passed = self._unsent[0]
+                sent = self._send(piece, passed)
                 self._unsent[0] = (piece[sent:], None)
                 if sent == len(piece):
                     self._unsent.popleft()
         except BlockingIOError:
             return False
         except OSError:
-            pass  # the other side is gone; the reading side hears of it
+            pass  # the other side has ended; the reader notices that
         return True
 
-    def _send(self, piece: bytes, gift: socket.socket | None) -> int:
-        if gift is None:
+    def _send(self, piece: bytes, passed: socket.socket | None) -> int:
+        if passed is None:
             return self._end.send(piece)
-        with_gift = socket.send_fds(self._end, [piece], [gift.fileno()])
-        gift.close()
-        return with_gift
+        sent = socket.send_fds(self._end, [piece], [passed.fileno()])
+        passed.close()
+        return sent
 
     def _readable(self) -> None:
         try:
@@ -87,8 +84,8 @@ class Channel:
             piece = b""
         if not piece:
             self.close()
-            self._lost()
+            self._on_close()
             return
-        messages, self._read = unpack_messages(self._read + piece)
-        for words in messages:
-            self._heard(words)
+        messages, self._unparsed = unpack_messages(self._unparsed + piece)
+        for message in messages:
+            self._on_message(message)

@@ -1,32 +1,29 @@
-"""Messages on a line between our own processes: a tuple, packed, after its length.
-
-Comes in: plain values, or bytes in whatever pieces. Goes out: bytes, or the messages that are whole and what is left.
-"""
+"""Messages between our own processes: a marshalled tuple after its length."""
 
 from __future__ import annotations
 
 import marshal
 
-TYPE_CHECKING = False  # as type checkers know it; the module typing would weigh on every fork
+TYPE_CHECKING = False  # as type checkers read it; the module typing would cost every fork memory
 if TYPE_CHECKING:
     from typing import Any
 
-LENGTH_BYTES = 4  # bytes of a length
+LENGTH_BYTES = 4
 
 
-def pack_message(words: tuple[Any, ...]) -> bytes:
-    packed = marshal.dumps(words)
+def pack_message(message: tuple[Any, ...]) -> bytes:
+    packed = marshal.dumps(message)
     return len(packed).to_bytes(LENGTH_BYTES, "big") + packed
 
 
-def unpack_messages(heard: bytes) -> tuple[list[tuple[Any, ...]], bytes]:
-    """The whole messages, and the beginning of the next."""
+def unpack_messages(received: bytes) -> tuple[list[tuple[Any, ...]], bytes]:
+    """Return the complete messages, and the beginning of the next one."""
     messages = []
     start = 0
-    while (end := start + LENGTH_BYTES) <= len(heard):
-        end += int.from_bytes(heard[start:end], "big")
-        if end > len(heard):
+    while (end := start + LENGTH_BYTES) <= len(received):
+        end += int.from_bytes(received[start:end], "big")
+        if end > len(received):
             break
-        messages.append(marshal.loads(heard[start + LENGTH_BYTES : end]))  # noqa: S302 - from our own processes
+        messages.append(marshal.loads(received[start + LENGTH_BYTES : end]))  # noqa: S302 - from our own processes
         start = end
-    return messages, heard[start:]
+    return messages, received[start:]

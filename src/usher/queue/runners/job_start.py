@@ -1,8 +1,7 @@
-"""The job's own process, from the fork to its program.
+"""The job's own process, from the fork to its program or function.
 
-Comes from the keeper, which has just forked, with the order; goes to the program by exec, or to a function and out.
-What keeps a program from running is told to the keeper over the status pipe. Each page of memory that is touched
-here is copied for each job, so the way of a function that runs well is kept short, and modules few.
+It reports over the status pipe why a program cannot run. Each page of memory that it touches is copied for each job, so
+the path of a successful function is short and imports few modules.
 """
 
 from __future__ import annotations
@@ -20,28 +19,21 @@ from types import AsyncGeneratorType, GeneratorType
 
 from usher.queue.runners.process_tree import die_with, unblock_signals
 
-TYPE_CHECKING = False  # as type checkers know it; the module typing would weigh on every fork
+TYPE_CHECKING = False  # as type checkers read it; the module typing would cost every fork memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
     from usher.queue.job_states import EndReason
-
-    # The fields of an `Order`, in its order.
-    RunLimits = tuple[float, float, int | None, int | None, int]
-    RunPermissions = tuple[bool, tuple[int, int] | None]
-    RunRequestFields = tuple[
-        int, str, str, tuple[str, ...], dict[str, str], str, *RunPermissions, *RunLimits
-    ]
 
 MAX_DESCRIPTORS = min(os.sysconf("SC_OPEN_MAX"), 1 << 20)
 BLOCKED_SIGNALS = (
     signal.SIGTERM,
     signal.SIGINT,
     signal.SIGHUP,
-)  # what our own processes leave to the jobs
-MAX_DETAIL_CHARS = 1000  # characters of a detail, so that the pipe takes it at once
+)  # blocked in our own processes, unblocked in jobs
+MAX_DETAIL_CHARS = 1000  # a pipe takes so many in one write
 
 
 class JobRefused(Exception):
@@ -53,44 +45,43 @@ class JobRefused(Exception):
 
 
 def become_job(
-    order: RunRequestFields, *, keeper: int, out: int, status: int, result: int
+    request: dict[str, Any], *, supervisor: int, out: int, status: int, result: int
 ) -> NoReturn:
-    """Turn this fork into the job; never returns to the keeper's code."""
+    """Turn this fork into the job; never returns to the supervisor's code."""
     code = 1
     try:
         setsid()
-        _, how, program, args, env, directory, defined_only, account, _, _, memory, cpu, _ = order
-        if account is not None:
-            change_user(*account)
-        die_with(keeper)  # after the change of user, which undoes it
+        if request["account"] is not None:
+            change_user(*request["account"])
+        die_with(supervisor)  # after the change of user, which undoes it
         dup2(out, 1)
         dup2(out, 2)
         closerange(3, status)
         closerange(status + 1, result)
         closerange(result + 1, MAX_DESCRIPTORS)
-        if directory:
-            enter_directory(directory)
-        if env:
-            set_environment(env)
-        if memory is not None:
+        if request["directory"]:
+            enter_directory(request["directory"])
+        if request["env"]:
+            set_environment(request["env"])
+        if (memory := request["memory"]) is not None:
             set_limit(resource.RLIMIT_AS, memory, memory)
-        if cpu is not None:
+        if (cpu := request["cpu"]) is not None:
             set_limit(resource.RLIMIT_CPU, cpu, cpu + 1)  # XCPU first, and a second later KILL
         unblock_signals()
-        if how == "fork":
-            code = call_function(program, args, status, result, defined_only=defined_only)
+        if request["how"] == "fork":
+            code = call_function(request, status, result)
         else:
-            execute_program(program, args)
+            execute_program(request["program"], request["args"])
     except JobRefused as refused:
         os.write(status, marshal.dumps((refused.why, str(refused)[:MAX_DETAIL_CHARS])))
-    except BaseException as error:  # noqa: BLE001 - nothing may go on in the keeper's loop
+    except BaseException as error:  # noqa: BLE001 - the supervisor's loop must not continue in the fork
         code = print_failure(error)
     finally:
         _exit(code)
 
 
 def change_user(uid: int, gid: int) -> None:
-    """Become another user for good: without its groups, and with no way back."""
+    """Become another user, without supplementary groups and with no way back."""
     try:
         os.setgroups([])
         os.setgid(gid)
@@ -118,10 +109,10 @@ def set_environment(env: dict[str, str]) -> None:
 
 
 def set_limit(which: int, soft: int, hard: int) -> None:
-    """Within what we are allowed ourselves."""
-    _, most = resource.getrlimit(which)
-    if most != resource.RLIM_INFINITY:
-        soft, hard = min(soft, most), min(hard, most)
+    """Set a limit, at most our own hard limit."""
+    _, maximum = resource.getrlimit(which)
+    if maximum != resource.RLIM_INFINITY:
+        soft, hard = min(soft, maximum), min(hard, maximum)
     resource.setrlimit(which, (soft, hard))
 
 
@@ -142,7 +133,7 @@ def execute_program(program: str, args: tuple[str, ...]) -> NoReturn:
 
 
 def exec_refusal(program: str, error: OSError) -> JobRefused:
-    """What the kernel's answer means, in words."""
+    """Return the refusal that an error of exec means."""
     match error.errno:
         case errno.ENOENT if os.path.exists(program):  # noqa: PTH110
             return JobRefused("missing", f"There is no interpreter for {program}")
@@ -160,19 +151,18 @@ def exec_refusal(program: str, error: OSError) -> JobRefused:
 # -- a function
 
 
-def call_function(
-    program: str, args: tuple[str, ...], status: int, result: int, *, defined_only: bool
-) -> int:
-    """Call the function with the arguments and pass on what it returns; its exit code."""
+def call_function(request: dict[str, Any], status: int, result: int) -> int:
+    """Call the function, pass on what it returns, and return its exit code."""
 
     def work() -> None:
         collect_again()
+        program, args = request["program"], request["args"]
         sys.argv = [program, *args]
-        function = load_function(program, defined_only=defined_only)
+        function = load_function(program, defined_only=request["defined_only"])
         close(status)
         value = run_function(function, args)
         if value is not None:
-            from usher.worker import encode_result  # noqa: PLC0415 - would weigh on every fork
+            from usher.worker import encode_result  # noqa: PLC0415 - would cost every fork memory
 
             os.write(result, encode_result(value).encode())
 
@@ -183,23 +173,23 @@ def call_function(
 
 
 def exit_code_of(work: Callable[[], object]) -> int:
-    """Do the work and return its exit code. Print why it failed."""
+    """Do the work and return its exit code; print why it failed."""
     try:
         work()
     except JobRefused:
         raise
     except SystemExit as error:
         return exit_code(error)
-    except BaseException as error:  # noqa: BLE001 - whatever a worker raises
+    except BaseException as error:  # noqa: BLE001 - a worker may raise anything
         return print_failure(error)
     return 0
 
 
 def run_function(function: Callable[..., object], args: Sequence[str]) -> object:
-    """Run a function to its end and return its value. What an async function returns is awaited."""
+    """Run a function, also an async one, to its end and return its value."""
     value = function(*args)
     if hasattr(value, "__await__"):
-        import asyncio  # noqa: PLC0415 - would weigh on every fork
+        import asyncio  # noqa: PLC0415 - would cost every fork memory
 
         return asyncio.run(run_async_function(lambda: value, ()))
     return check_not_generator(value)
@@ -222,41 +212,41 @@ def load_function(program: str, *, defined_only: bool) -> Callable[..., object]:
     module, _, name = program.partition(":")
     if module not in sys.modules:
         import_worker_module(module, program)
-    found: object = sys.modules[module]
-    listed = getattr(found, "__all__", ())
+    function: object = sys.modules[module]
+    exported = getattr(function, "__all__", ())
     try:
         for part in name.split("."):
-            found = getattr(found, part)
+            function = getattr(function, part)
     except AttributeError as error:
         raise JobRefused("missing", f"There is no program {program!r}: {error}") from error
-    if not callable(found):
+    if not callable(function):
         raise JobRefused("missing", f"{program!r} is not a function")
     # A dotted name leads into what the module imported: `titles:os.system` runs any command.
-    own = name in listed or ("." not in name and getattr(found, "__module__", "") == module)
-    if defined_only and not own:
+    is_own = "." not in name and getattr(function, "__module__", "") == module
+    if defined_only and not is_own and name not in exported:
         reason = f"{module} neither defines {name} nor lists it in __all__"
         raise JobRefused("forbidden", f"A job may not start {program!r}: {reason}")
-    return found
+    return function
 
 
 def import_worker_module(module: str, program: str) -> None:
     importlib.invalidate_caches()
     try:
         importlib.import_module(module)
-    except (ImportError, TypeError, ValueError) as error:  # the last two are names that cannot be
+    except (ImportError, TypeError, ValueError) as error:  # the last two: invalid names
         raise JobRefused("missing", f"There is no program {program!r}: {error}") from error
 
 
 def flush_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:  # noqa: SIM105 - contextlib would weigh on every fork
+        try:  # noqa: SIM105 - contextlib would cost every fork memory
             stream.flush()
         except (OSError, ValueError, AttributeError):
-            pass  # closed or replaced by the job; its own affair
+            pass  # closed or replaced by the job
 
 
 def exit_code(error: SystemExit) -> int:
-    """As Python itself does it: nothing is 0, a number is a number, words are printed."""
+    """Return the exit code as Python does: None is 0, a number is itself, a text is printed and is 1."""
     if error.code is None:
         return 0
     if isinstance(error.code, int):
@@ -266,26 +256,26 @@ def exit_code(error: SystemExit) -> int:
 
 
 def print_failure(error: BaseException) -> int:
-    """Print why a function failed: what it says of itself on purpose, else the way there; its exit code."""
-    import traceback  # noqa: PLC0415 - would weigh on every fork
+    """Print the worker's own error text, or the traceback of another error; return the exit code."""
+    import traceback  # noqa: PLC0415 - would cost every fork memory
 
-    # An error of a module that nobody has imported cannot be at hand; so the queue need not know the worker's side.
+    # If the module is not loaded, the error cannot be one of its classes.
     worker = sys.modules.get("usher.worker")
     try:
         if worker and isinstance(error, (worker.TemporaryError, worker.PermanentError)):
             print(error, file=sys.stderr)  # noqa: T201
             return 2 if isinstance(error, worker.PermanentError) else 1
         traceback.print_exception(error.with_traceback(worker_traceback(error)))
-    except Exception:  # noqa: BLE001 - no memory, no stderr: then the exit code must do
+    except Exception:  # noqa: BLE001 - no memory or no stderr: the exit code must do
         return 1
     return 1
 
 
 def worker_traceback(error: BaseException) -> TracebackType | None:
     """Return the traceback without the frames that lead to the worker's own code."""
-    way = entry = error.__traceback__
+    start = entry = error.__traceback__
     while entry:
         if entry.tb_frame.f_code.co_filename == __file__:
-            way = entry.tb_next
+            start = entry.tb_next
         entry = entry.tb_next
-    return way
+    return start

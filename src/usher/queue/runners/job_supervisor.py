@@ -1,7 +1,7 @@
-"""The keeper of one job at a time: starts it, listens to it, ends it, and leaves nobody behind.
+"""The supervisor process of jobs: runs one job at a time, reads its output, ends it, and kills what it leaves behind.
 
-Comes in: orders from the runner, over a line. Goes out: what becomes of them. When the line ends, the keeper ends its
-job and itself: that is how nothing outlives the manager.
+It gets requests from the runner over a socket and reports what becomes of them. When the socket closes, it ends its job
+and itself, so that no job outlives the manager.
 """
 
 from __future__ import annotations
@@ -18,32 +18,28 @@ from usher.queue.runners.framing import pack_message, unpack_messages
 from usher.queue.runners.job_start import become_job
 from usher.queue.runners.output import Output
 
-TYPE_CHECKING = False  # as type checkers know it; the module typing would weigh on every fork
+TYPE_CHECKING = False  # as type checkers read it; the module typing would cost every fork memory
 if TYPE_CHECKING:
     from typing import Any
 
-    from usher.queue.runners.job_start import RunRequestFields
-
 READ_BYTES = 1 << 16
-SHORT_JOB_SECONDS = (
-    0.002  # seconds in which a short job ends, so that its start and end are told together
-)
-OUTPUT_SECONDS = 0.5  # seconds between two looks at the output of a running job
-OUTPUT_BYTES_PER_SECOND = 1 << 22  # bytes of such looks in a second
-ORPHAN_CHECK_SECONDS = 10.0  # seconds after which to look for dead orphans
-POLL_SECONDS = 0.02  # the same for everybody, where the kernel does not tell of an end
+SHORT_JOB_SECONDS = 0.002  # a job that ends within this time is reported once, as started and ended
+OUTPUT_SECONDS = 0.5  # between two reports of a running job's output
+OUTPUT_BYTES_PER_SECOND = 1 << 22  # of such reports
+ORPHAN_CHECK_SECONDS = 10.0
+POLL_SECONDS = 0.02  # where the kernel does not notify of the end of a process
 FOREVER = float("inf")
-OOM_SCORE = b"300"  # when memory runs out, the kernel takes a job before it takes the manager
+OOM_SCORE = b"300"  # when memory runs out, the kernel kills a job before the manager
 TERM, KILL = int(signal.SIGTERM), int(signal.SIGKILL)
 
 
-def run_supervisor(line: int) -> None:
-    """A process of its own, forked by the launcher: serve orders until the line ends."""
-    gc.freeze()  # what came with the fork stays shared with it
+def run_supervisor(channel: int) -> None:
+    """Serve requests until the socket closes, in a process that the launcher forked."""
+    gc.freeze()  # keeps the memory of the launcher shared
     process_tree.become_subreaper()
     raise_oom_score()
     try:
-        JobSupervisor(line).serve()
+        JobSupervisor(channel).serve()
     except (EOFError, ConnectionError):
         pass
     finally:
@@ -51,244 +47,253 @@ def run_supervisor(line: int) -> None:
 
 
 def raise_oom_score() -> None:
-    """Passed on to the jobs, which are bigger and therefore taken first."""
+    """Raise the score of this process. Jobs inherit it; they are bigger, so the kernel kills them first."""
     try:
         score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(score, OOM_SCORE)
         os.close(score)
     except OSError:
-        pass  # not everywhere
+        pass  # not on every system
 
 
 class JobSupervisor:
-    def __init__(self, line: int) -> None:
-        self.line = line
-        self.heard = b""
+    def __init__(self, channel: int) -> None:
+        self.channel = channel
+        self.unparsed = b""
         self.inbox: list[Any] = []
-        self.unsaid = b""
-        self.status, self.tell = os.pipe()
-        # Results come over a pipe of their own: the function that a job runs can write to it, and it holds only text.
-        self.results, self.result_end = os.pipe()
+        self.unsent = b""
+        self.status_reader, self.status_writer = os.pipe()
+        # Results have a pipe of their own: the function of a job can write to it, and it carries only text.
+        self.result_reader, self.result_writer = os.pipe()
         self.poll = select.poll()
-        self.poll.register(line, select.POLLIN)
-        os.set_blocking(line, False)
-        os.set_blocking(self.status, False)
-        os.set_blocking(self.results, False)
+        self.poll.register(channel, select.POLLIN)
+        for descriptor in (channel, self.status_reader, self.result_reader):
+            os.set_blocking(descriptor, False)
 
     def serve(self) -> None:
-        """One order after the other; what is meant for one that has ended is let go."""
+        """Run one request after the other. Messages about a job that has ended are dropped."""
         left = 0
         while not left:
             self.poll.poll()
-            self.hear()
+            self.receive()
             while self.inbox and not left:
-                what, *words = self.inbox.pop(0)
-                if what == "run":
-                    left = SupervisedJob(self, tuple(words)).through()
-                    self.finish()
+                kind, request, *_ = self.inbox.pop(0)
+                if kind == "run":
+                    left = SupervisedJob(self, request).run()
+                    self.flush()
 
-    def hear(self) -> None:
-        """Take in what has come; the end of the line ends everything."""
+    def receive(self) -> None:
+        """Read what has arrived; EOFError if the socket is closed."""
         try:
-            piece = os.read(self.line, READ_BYTES)
+            piece = os.read(self.channel, READ_BYTES)
         except BlockingIOError:
             return
         if not piece:
             raise EOFError
-        messages, self.heard = unpack_messages(self.heard + piece)
+        messages, self.unparsed = unpack_messages(self.unparsed + piece)
         self.inbox += messages
 
-    def say(self, *words: object) -> None:
-        self.unsaid += pack_message(words)
+    def queue_message(self, *message: object) -> None:
+        self.unsent += pack_message(message)
 
-    def speak(self) -> None:
-        """As much as the line takes: a runner that is busy must not hold up the job."""
+    def send(self) -> None:
+        """Send as much as the socket takes: a busy runner must not delay the job."""
         try:
-            while self.unsaid:
-                self.unsaid = self.unsaid[os.write(self.line, self.unsaid) :]
+            while self.unsent:
+                self.unsent = self.unsent[os.write(self.channel, self.unsent) :]
         except BlockingIOError:
             pass
 
-    def finish(self) -> None:
-        """Say everything, however long it takes; there is no job to hold up."""
-        self.speak()
-        while self.unsaid:
-            self.poll.modify(self.line, select.POLLOUT)
+    def flush(self) -> None:
+        """Send everything, however long it takes; no job waits for it."""
+        self.send()
+        while self.unsent:
+            self.poll.modify(self.channel, select.POLLOUT)
             self.poll.poll()
-            self.speak()
-            self.poll.modify(self.line, select.POLLIN)
+            self.send()
+            self.poll.modify(self.channel, select.POLLIN)
 
 
 class SupervisedJob:
-    """One job, from its order to its end."""
+    """One job, from its request to its end."""
 
-    def __init__(self, keeper: JobSupervisor, order: RunRequestFields) -> None:
-        self.keeper = keeper
-        self.order = order
-        self.key, *_, self.kill_after, self.grace, _, _, self.most = order
-        self.output = Output(self.most)
+    def __init__(self, supervisor: JobSupervisor, request: dict[str, Any]) -> None:
+        self.supervisor = supervisor
+        self.request = request
+        self.output = Output(request["output"])
         self.why, self.detail = "ended", ""
         self.pid = self.pidfd = self.out = -1
         self.code: int | None = None
         self.seconds = 0.0
-        self.told = self.others = False  # told to end; others of its processes live
-        self.shown = 0  # bytes of output that had been seen when they were last shown
+        self.is_stopping = self.has_others = False  # others: processes that the job started
+        self.reported_bytes = 0  # of output
         self.began = time.monotonic()
-        self.deadline = self.began + self.kill_after
-        self.news = self.began + OUTPUT_SECONDS
+        self.deadline: float = self.began + request["kill_after"]
+        self.next_report = self.began + OUTPUT_SECONDS
 
-    def through(self) -> int:
-        """Run it to its end; how many of its processes are beyond our power."""
+    def run(self) -> int:
+        """Run the job to its end; return how many of its processes could not be killed."""
         try:
             self.start()
         except OSError as error:
-            self.why, self.detail = "unstartable", f"No process could be made: {error.strerror}"
+            self.why, self.detail = "unstartable", f"Could not fork: {error.strerror}"
             return self.report(0)
-        self.keeper.say("started", self.pid)
-        self.attend()
+        self.supervisor.queue_message("started", self.pid)
+        self.obey()
         self.wait(SHORT_JOB_SECONDS)
         if self.code is None:
-            self.keeper.poll.register(self.out, select.POLLIN)
+            self.supervisor.poll.register(self.out, select.POLLIN)
         while self.code is None:
-            self.keeper.speak()
-            self.wait(self.patience())
-        return self.report(self.clear())
+            self.supervisor.send()
+            self.wait(self.seconds_to_wait())
+        return self.report(self.kill_others())
 
     def start(self) -> None:
-        self.out, theirs = os.pipe()
+        self.out, writer = os.pipe()
         os.set_blocking(self.out, False)
-        me, tell, order = os.getpid(), self.keeper.tell, self.order
-        result = self.keeper.result_end
+        supervisor, parent = self.supervisor, os.getpid()
         try:
             pid = os.fork()
             if pid == 0:
-                become_job(order, keeper=me, out=theirs, status=tell, result=result)
+                become_job(
+                    self.request,
+                    supervisor=parent,
+                    out=writer,
+                    status=supervisor.status_writer,
+                    result=supervisor.result_writer,
+                )
         finally:
-            os.close(theirs)
+            os.close(writer)
         self.pid = pid
         try:
             self.pidfd = os.pidfd_open(pid)
-            self.keeper.poll.register(self.pidfd, select.POLLIN)
+            self.supervisor.poll.register(self.pidfd, select.POLLIN)
         except (OSError, AttributeError):
-            pass  # not everywhere; then we look often
+            pass  # not on every system; then it polls
 
     # -- while it runs
 
     def wait(self, seconds: float) -> None:
-        """Until something happens: words from the job or the runner, its end, or the time."""
+        """Wait for output, a message of the runner, the end of the job, or the time."""
         seconds = min(seconds, ORPHAN_CHECK_SECONDS if self.pidfd >= 0 else POLL_SECONDS)
-        ready = dict(self.keeper.poll.poll(seconds * 1000 + 1))
+        ready = dict(self.supervisor.poll.poll(seconds * 1000 + 1))
         if self.out in ready:
-            self.listen()
-        if self.keeper.line in ready:
-            self.keeper.hear()
-            self.attend()
+            self.read_output()
+        if self.supervisor.channel in ready:
+            self.supervisor.receive()
+            self.obey()
         if not ready or self.pidfd < 0 or self.pidfd in ready:
-            self.look()
+            self.reap()
         if self.code is None:
-            self.tick(time.monotonic())
+            self.check_time(time.monotonic())
 
-    def patience(self) -> float:
-        """Seconds until the clock has something to say; less if the line has not taken everything."""
-        if self.keeper.unsaid:
+    def seconds_to_wait(self) -> float:
+        """Return the time until the deadline or the next report; less if unsent messages wait for room."""
+        if self.supervisor.unsent:
             return POLL_SECONDS
-        until = self.deadline if self.shown == self.output.seen else min(self.deadline, self.news)
+        until = self.deadline
+        if self.reported_bytes != self.output.seen:
+            until = min(until, self.next_report)
         return max(until - time.monotonic(), 0)
 
-    def listen(self) -> None:
+    def read_output(self) -> None:
         piece = os.read(self.out, READ_BYTES)
         if piece:
             self.output.add(piece)
-        else:  # it has closed its output and may work on
-            self.forget(self.out)
+        else:  # the job closed its output and may still run
+            self.close(self.out)
             self.out = -1
 
-    def attend(self) -> None:
-        """Heed the runner; whatever is not about this job is about one that has ended."""
-        while self.keeper.inbox:
-            what, key, *how = self.keeper.inbox.pop(0)
-            if what == "end" and key == self.key:
-                self.end(*how)
+    def obey(self) -> None:
+        """Follow the runner's messages about this job; others are about jobs that have ended."""
+        while self.supervisor.inbox:
+            kind, key, *arguments = self.supervisor.inbox.pop(0)
+            if kind == "end" and key == self.request["key"]:
+                self.end(*arguments)
 
     def end(self, grace: float, why: str, detail: str) -> None:
-        """TERM, and KILL when the grace is over; the first reason stays, the shortest grace counts."""
-        if not self.told:
-            self.told, self.why, self.detail = True, why, detail
+        """Send TERM, and KILL after the grace. The first reason stays, the shortest grace counts."""
+        if not self.is_stopping:
+            self.is_stopping, self.why, self.detail = True, why, detail
             self.deadline = FOREVER
             if grace > 0:
                 process_tree.signal_group(self.pid, TERM)
         self.deadline = min(self.deadline, time.monotonic() + grace)
 
-    def tick(self, now: float) -> None:
-        """What the clock says: time is up, grace is over, or the runner waits for news."""
+    def check_time(self, now: float) -> None:
+        """Enforce the time limit and the grace, and report output when that is due."""
         if now >= self.deadline:
-            if not self.told:
-                text = f"It ran longer than {self.kill_after:g} s"
-                self.end(self.grace, "timeout", text)
+            if not self.is_stopping:
+                detail = f"It ran longer than {self.request['kill_after']:g} s"
+                self.end(self.request["grace"], "timeout", detail)
             else:
                 process_tree.signal_group(self.pid, KILL)
                 self.deadline = FOREVER
-        if now >= self.news and self.shown != self.output.seen and not self.keeper.unsaid:
-            self.keeper.say("output", self.output.text(whole=False))
-            self.shown = self.output.seen
-            self.news = now + OUTPUT_SECONDS + min(self.shown, self.most) / OUTPUT_BYTES_PER_SECOND
+        has_news = self.reported_bytes != self.output.seen
+        if now >= self.next_report and has_news and not self.supervisor.unsent:
+            self.supervisor.queue_message("output", self.output.text(whole=False))
+            self.reported_bytes = self.output.seen
+            size = min(self.reported_bytes, self.request["output"])
+            self.next_report = now + OUTPUT_SECONDS + size / OUTPUT_BYTES_PER_SECOND
 
     # -- its end
 
-    def look(self) -> None:
-        """Bury who has ended; the job itself may be among them."""
-        dead, self.others = process_tree.reap_children()
-        if self.pid in dead:
-            self.code = os.waitstatus_to_exitcode(dead[self.pid])
+    def reap(self) -> None:
+        """Reap processes that have ended; the job itself may be among them."""
+        ended, self.has_others = process_tree.reap_children()
+        if self.pid in ended:
+            self.code = os.waitstatus_to_exitcode(ended[self.pid])
             self.seconds = time.monotonic() - self.began
 
-    def clear(self) -> int:
-        """End whatever it left behind; how many of them are beyond our power."""
-        if process_tree.LINUX and not self.others:
+    def kill_others(self) -> int:
+        """Kill the processes that the job left behind; return how many could not be killed."""
+        if process_tree.LINUX and not self.has_others:
             return 0
-        try:  # noqa: SIM105 - contextlib would weigh on every fork
+        try:  # noqa: SIM105 - contextlib would cost every fork memory
             os.killpg(self.pid, KILL)
         except (ProcessLookupError, PermissionError):
-            pass  # what is left is elsewhere
+            pass  # the others are in other groups
         return process_tree.kill_descendants()
 
     def report(self, left: int) -> int:
-        """Take its last words and tell what became of it."""
+        """Read the rest of the output and report the end."""
         try:
             while self.out >= 0:
-                self.listen()
-        except BlockingIOError:  # somebody beyond our power still holds the pipe
-            self.forget(self.out)
+                self.read_output()
+        except BlockingIOError:  # a process that could not be killed still holds the pipe
+            self.close(self.out)
         if self.pidfd >= 0:
-            self.forget(self.pidfd)
+            self.close(self.pidfd)
         try:
-            self.why, self.detail = marshal.loads(os.read(self.keeper.status, READ_BYTES))  # noqa: S302 - our own fork
+            self.why, self.detail = marshal.loads(  # noqa: S302 - from our own fork
+                os.read(self.supervisor.status_reader, READ_BYTES)
+            )
             self.code = None
         except BlockingIOError:
-            pass  # no news is good news
+            pass  # the program was started
         if left:
-            others = f"{left} of its processes run as another user and could not be ended"
+            others = f"{left} of its processes run as another user and could not be killed"
             self.detail = f"{self.detail}; {others}" if self.detail else others
         text = self.output.text() if self.output.seen else ""
-        ending = (self.code, self.why, self.detail, text, self.seconds, self.result(), left)
-        self.keeper.say("ended", *ending)
+        end = (self.code, self.why, self.detail, text, self.seconds, self.read_result(), left)
+        self.supervisor.queue_message("ended", *end)
         return left
 
-    def result(self) -> str:
-        """What the function of the job returned, as JSON; empty if nothing."""
-        if self.order[1] != "fork":
+    def read_result(self) -> str:
+        """Return what the function of the job returned, as JSON; empty if it returned nothing."""
+        if self.request["how"] != "fork":
             return ""
         text = b""
         try:
-            while piece := os.read(self.keeper.results, READ_BYTES):
-                text = text or piece  # all of it is read, so that nothing is left for the next job
+            while piece := os.read(self.supervisor.result_reader, READ_BYTES):
+                text = text or piece  # all is read, so that the next job finds an empty pipe
         except BlockingIOError:
             pass
         return text.decode("utf-8", "replace")
 
-    def forget(self, end: int) -> None:
+    def close(self, descriptor: int) -> None:
         try:  # noqa: SIM105
-            self.keeper.poll.unregister(end)
+            self.supervisor.poll.unregister(descriptor)
         except KeyError:
-            pass  # it was all too quick
-        os.close(end)
+            pass  # the job ended before it was registered
+        os.close(descriptor)

@@ -1,6 +1,6 @@
-"""A job that runs inside the manager's process, as its worker sees it: the API of `usher.worker` and its own output.
+"""The API of `usher.worker`, and the output, of a job that runs inside the manager's process.
 
-Jobs in one process share its environment, streams and connections. A context variable tells them apart.
+Such jobs share the environment, the streams and the connections of the process. A context variable tells them apart.
 """
 
 import io
@@ -17,7 +17,7 @@ from usher.queue.jobs import ClaimedJob
 from usher.queue.runners.output import Output
 from usher.worker import CURRENT_JOB, Job, PermanentError
 
-OUTPUT_LOCK: Final = Lock()  # of all jobs: a lock for each would cost every job
+OUTPUT_LOCK: Final = Lock()  # one for all jobs; one each would cost every job time
 MAX_CONNECTIONS: Final = 4  # of all jobs inside one manager
 
 
@@ -29,11 +29,11 @@ class WorkerConnections:
         self._lock = Lock()
         self._pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] | None = None
 
-    def call(self, claimed: ClaimedJob, query: str, values: tuple[object, ...]) -> Any:  # noqa: ANN401 - as the function answers
+    def call(self, claimed: ClaimedJob, query: str, values: tuple[object, ...]) -> Any:  # noqa: ANN401 - the function's type
         """Run one statement with the rights of one job."""
         if not self._dsn:
             raise PermanentError(
-                "This job has no address of the database: the manager's log says why. Use the HTTP API."
+                "This job has no database login: the manager's log says why. Use the HTTP API."
             )
         with self._opened().connection() as conn, conn.transaction():
             identity = [str(claimed.id), str(claimed.claim)]
@@ -73,19 +73,19 @@ class JobOutput:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._kept: Output | None = None  # most jobs print nothing
+        self._output: Output | None = None  # created late: most jobs print nothing
 
     def add(self, piece: bytes) -> None:
         with OUTPUT_LOCK:
-            if self._kept is None:
-                self._kept = Output(self._limit)
-            self._kept.add(piece)
+            if self._output is None:
+                self._output = Output(self._limit)
+            self._output.add(piece)
 
     def text(self, *, whole: bool) -> str:
-        if self._kept is None:
+        if self._output is None:
             return ""
         with OUTPUT_LOCK:
-            return self._kept.text(whole=whole)
+            return self._output.text(whole=whole)
 
 
 class ManagerJob(Job):
@@ -104,7 +104,7 @@ class ManagerJob(Job):
     def close(self) -> None:
         """Do nothing: the connections belong to all jobs of the manager."""
 
-    def _call(self, query: str, *values: object) -> Any:  # noqa: ANN401 - as the function answers
+    def _call(self, query: str, *values: object) -> Any:  # noqa: ANN401 - the function's type
         return self._connections.call(self._claimed, query, values)
 
 
@@ -115,7 +115,7 @@ def current_output() -> JobOutput | None:
 
 
 class JobStream(io.TextIOBase):
-    """A standard stream. What a job writes goes to its output, all else to the stream that this one replaces."""
+    """A standard stream. What a job writes goes to its output, other output to the replaced stream."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class JobBuffer(io.RawIOBase):
 
 @contextmanager
 def captured_streams() -> Iterator[None]:
-    """Let every job have its own output. Processes that a job starts still write to the manager's streams."""
+    """Give every job its own output. Processes that a job starts still write to the manager's streams."""
     originals = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = JobStream(originals[0]), JobStream(originals[1])
     try:

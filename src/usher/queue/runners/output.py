@@ -1,12 +1,9 @@
-"""What a job said, bounded and readable.
-
-Comes from the pipe of a job as bytes, in whatever pieces; goes to the job's row as text that PostgreSQL takes.
-"""
+"""The output of a job: bounded, and decoded to text that PostgreSQL accepts."""
 
 from codecs import utf_8_decode
 
-CONTINUATION_BYTES = range(0x80, 0xC0)  # bytes that only continue a character
-MAX_CHARACTER_BYTES = 4  # bytes of a character
+CONTINUATION_BYTES = range(0x80, 0xC0)  # of UTF-8
+MAX_CHARACTER_BYTES = 4
 
 
 class Output:
@@ -29,31 +26,31 @@ class Output:
             self._trim()
 
     def text(self, *, whole: bool = True) -> str:
-        """As text; where it is not yet whole, a character that has only begun is held back."""
+        """Return the output as text; unless it is `whole`, without an incomplete character at its end."""
         self._trim()
         if self.seen == len(self._head) + len(self._tail):
-            said, _ = utf_8_decode(self._head + self._tail, "replace", whole)
-            return without_nul(said)
-        head, kept = utf_8_decode(self._head, "replace", False)  # noqa: FBT003 - a C function's argument
+            text, _ = utf_8_decode(self._head + self._tail, "replace", whole)
+            return without_nul(text)
+        head, decoded = utf_8_decode(self._head, "replace", False)  # noqa: FBT003 - a C function's argument
         tail = from_boundary(self._tail)
-        said, _ = utf_8_decode(tail, "replace", whole)
-        left_out = self.seen - kept - len(tail)
-        return without_nul(f"{head}\n… {left_out:,} bytes left out …\n{said}")
+        text, _ = utf_8_decode(tail, "replace", whole)
+        left_out = self.seen - decoded - len(tail)
+        return without_nul(f"{head}\n… {left_out:,} bytes left out …\n{text}")
 
     def _trim(self) -> None:
         del self._tail[: max(len(self._tail) - self._last, 0)]
 
 
 def from_boundary(piece: bytearray) -> bytearray:
-    """Without the end of a character whose beginning is lost."""
+    """Return the bytes without the end of a character whose beginning is cut off."""
     start = 0
     while start < min(len(piece), MAX_CHARACTER_BYTES) and piece[start] in CONTINUATION_BYTES:
         start += 1
     return (
         piece if start == MAX_CHARACTER_BYTES else piece[start:]
-    )  # so many in a row are no character
+    )  # so many in a row are not UTF-8
 
 
 def without_nul(text: str) -> str:
-    """Without NUL, which PostgreSQL refuses in text."""
+    """Remove NUL, which PostgreSQL refuses in text."""
     return text.replace("\0", "")

@@ -1,8 +1,8 @@
-"""Runs programs for the manager, inside its event loop.
+"""Runs programs for the manager, from its event loop.
 
-Comes in: orders. Goes out: `Started` and `Ended` for each, on the queue `events`. Behind it stands one launcher
-process, which forks keepers; each keeper runs one job at a time and reports over a line of its own. Between jobs a
-keeper waits for the next, so that a job costs one fork. Nothing outlives this process, however it ends.
+`start` takes a RunRequest; the queue `events` reports `RunStarted` and `RunEnded` of each run. One launcher process
+forks supervisors. Each supervisor runs one job at a time, reports over its own channel and then waits for the next, so
+that a job costs one fork. No process outlives this one, however it ends.
 """
 
 import asyncio
@@ -22,13 +22,14 @@ from usher.errors import UsherError
 from usher.queue.job_states import EndReason
 from usher.queue.runners.channel import Channel
 
-IDLE_SECONDS: Final = 60  # how long a keeper waits for its next job
+IDLE_SECONDS: Final = 60  # how long a supervisor waits for its next job
 CLOSING_SECONDS: Final = 20
-MAX_PRELOADED_MODULES: Final = 1000  # asked of the launcher, whatever names come
+MAX_PRELOADED_MODULES: Final = 1000  # a bound, whatever names jobs have
 KILLED_EXIT_CODE: Final = -9
-# Not with -m, whose machinery would stay in the memory that every job is forked from.
+LAUNCHER_DIED: Final = "The launcher died"
+# Not with -m, whose modules would stay in the memory that every job is forked from.
 LAUNCHER_CODE: Final = "from usher.queue.runners.launcher import main; main()"
-# What a program may know of the manager's surroundings; passwords and settings are not among it.
+# The variables of the manager that jobs inherit; no passwords or settings are among them.
 PASSED_VARIABLES: Final = frozenset(
     [
         *["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"],
@@ -40,13 +41,13 @@ PASSED_VARIABLES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """One program to run: by its path (`exec`), or `module:function` in a fork of the warm launcher."""
+    """One program to run: by its path (`exec`), or `module:function` in a fork of the launcher."""
 
     key: int  # the caller's number, unique among live runs
     how: Literal["exec", "fork"]
     program: str  # a path is absolute or relative to `directory`, and never looked up
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)  # over what `inherited` keeps
+    env: Mapping[str, str] = field(default_factory=dict)  # added to PASSED_VARIABLES
     directory: str = ""  # the manager's, if empty
     refusal: str = ""  # why it must not run; empty if it may
     defined_only: bool = False  # a function must be one that its module defines or lists in __all__
@@ -55,12 +56,16 @@ class RunRequest:
     grace: float = 10.0  # seconds between TERM and KILL
     memory: int | None = None  # bytes of address space
     cpu: int | None = None  # seconds
-    output: int = 1 << 16  # bytes that are kept
+    output: int = 1 << 16  # bytes that are stored
+
+    def message(self) -> dict[str, Any]:
+        """Return the fields as the supervisor gets them."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"env": dict(self.env)}
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A process was made."""
+    """The process of a run has started."""
 
     key: int
     pid: int
@@ -68,7 +73,7 @@ class RunStarted:
 
 @dataclass(slots=True)
 class RunEnded:
-    """It is over, and none of its processes is left."""
+    """A run has ended, and none of its processes is left."""
 
     key: int
     pid: int | None
@@ -82,39 +87,35 @@ class RunEnded:
 
 @dataclass(slots=True, eq=False)
 class SupervisorHandle:
-    """One keeper, seen from here."""
+    """The runner's view of one supervisor."""
 
-    modules: int  # how many the launcher had loaded when this keeper was made
-    line: Channel = field(init=False)
-    order: RunRequest | None = None
+    modules: int  # how many modules the launcher had loaded when it forked this supervisor
+    channel: Channel = field(init=False)
+    request: RunRequest | None = None
     pid: int | None = None
     output: str = ""
-    since: float = 0.0  # when it became idle
+    idle_since: float = 0.0
 
-    def take(self, order: RunRequest) -> None:
-        self.order, self.pid, self.output = order, None, ""
-        env = dict(order.env)
-        what = (order.key, order.how, order.program, order.args, env, order.directory)
-        rights = (order.defined_only, order.account)
-        bounds = (order.kill_after, order.grace, order.memory, order.cpu, order.output)
-        self.line.send("run", *what, *rights, *bounds)
+    def run(self, request: RunRequest) -> None:
+        self.request, self.pid, self.output = request, None, ""
+        self.channel.send("run", request.message())
 
     def end(self, grace: float, why: EndReason, detail: str = "") -> None:
-        if self.order:
-            self.line.send("end", self.order.key, grace, why, detail)
+        if self.request:
+            self.channel.send("end", self.request.key, grace, why, detail)
 
 
 class ProcessRunner:
-    """`async with Runner(preload=("my.worker",)) as runner`; on the way out, whatever still runs is killed."""
+    """`async with ProcessRunner(preload=("my.worker",)) as runner`; at the end it kills what still runs."""
 
     def __init__(self, preload: Iterable[str] = (), *, path: Iterable[str] = ()) -> None:
-        """Modules to have in memory from the start, and more directories where modules are found."""
+        """Take the modules to preload, and additional directories in which modules are found."""
         self.events: asyncio.Queue[RunStarted | RunEnded] = asyncio.Queue()
         self._path = tuple(path)
-        self._warm = list(dict.fromkeys(preload))  # what every launcher loads
-        self._asked = set(self._warm)
+        self._preloaded = list(dict.fromkeys(preload))  # what every launcher loads
+        self._requested = set(self._preloaded)
         self._loading = ""
-        self._up = False
+        self._is_up = False
         self._modules = 0
         self._busy: dict[int, SupervisorHandle] = {}
         self._idle: deque[SupervisorHandle] = deque()
@@ -131,83 +132,89 @@ class ProcessRunner:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Hang up; the keepers end their jobs, and the launcher waits for the keepers."""
-        for seat in (*self._busy.values(), *self._idle):
-            seat.line.close()
+        """Close all channels. The supervisors end their jobs, and the launcher waits for the supervisors."""
+        for supervisor in (*self._busy.values(), *self._idle):
+            supervisor.channel.close()
         self._busy.clear()
         self._idle.clear()
-        self._line.close()
+        self._channel.close()
         try:
             await asyncio.to_thread(self._process.wait, CLOSING_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
-    def start(self, order: RunRequest) -> None:
-        """Begin; what becomes of it is told by events, also if it cannot begin."""
-        if order.key in self._busy:
-            raise ValueError(f"{order.key} is running already.")
-        if order.refusal:
-            self._refuse(order, order.refusal, "forbidden")
+    def start(self, request: RunRequest) -> None:
+        """Start a run. Events report what becomes of it, also if it cannot start."""
+        if request.key in self._busy:
+            raise ValueError(f"{request.key} is running already.")
+        if request.refusal:
+            self._refuse(request, request.refusal, "forbidden")
             return
-        if flaw := nul_byte_error(order):
-            self._refuse(order, flaw)
+        if error_text := nul_byte_error(request):
+            self._refuse(request, error_text)
             return
-        # The launcher runs as the manager's user, so it imports nothing for the jobs of another one.
-        if order.how == "fork" and order.account is None:
-            self._ask_for(order.program.partition(":")[0])
+        # The launcher runs as the manager's user, so it imports nothing for jobs of another user.
+        if request.how == "fork" and request.account is None:
+            self._preload(request.program.partition(":")[0])
         try:
-            seat = self._idle.pop() if self._idle else self._seat()
+            supervisor = self._idle.pop() if self._idle else self._new_supervisor()
         except OSError as error:
-            self._refuse(order, f"No line to a new process: {error.strerror}")
+            self._refuse(request, f"Could not create a socket: {error.strerror}")
             return
-        self._busy[order.key] = seat
-        seat.take(order)
+        self._busy[request.key] = supervisor
+        supervisor.run(request)
 
     def stop(self, key: int) -> None:
-        """TERM to its process group, and KILL when its grace is over; one that has ended is left in peace."""
-        if (seat := self._busy.get(key)) and seat.order:
-            seat.end(seat.order.grace, "cancelled")
+        """Send TERM to the process group of a run, and KILL after its grace. Ignore a run that has ended."""
+        if (supervisor := self._busy.get(key)) and supervisor.request:
+            supervisor.end(supervisor.request.grace, "cancelled")
 
     def kill(self, key: int) -> None:
-        if seat := self._busy.get(key):
-            seat.end(0, "cancelled")
+        if supervisor := self._busy.get(key):
+            supervisor.end(0, "cancelled")
 
     def output(self, key: int) -> str:
-        """What a running job has said, as of half a second ago; nothing if it does not run."""
-        seat = self._busy.get(key)
-        return seat.output if seat else ""
+        """Return the output of a running job, at most half a second old; empty if it does not run."""
+        supervisor = self._busy.get(key)
+        return supervisor.output if supervisor else ""
 
-    def _refuse(self, order: RunRequest, detail: str, why: EndReason = "unstartable") -> None:
-        self.events.put_nowait(RunEnded(order.key, None, None, why, detail, "", 0.0))
+    def _refuse(self, request: RunRequest, detail: str, why: EndReason = "unstartable") -> None:
+        self.events.put_nowait(RunEnded(request.key, None, None, why, detail, "", 0.0))
 
-    # -- keepers
+    # -- supervisors
 
-    def _seat(self) -> SupervisorHandle:
-        """A new keeper; what is sent to it waits until it is there."""
-        if self._line.closed:
+    def _new_supervisor(self) -> SupervisorHandle:
+        """Request a supervisor of the launcher; messages to it wait until it runs."""
+        if self._channel.closed:
             self._launch()
         ours, theirs = socket.socketpair()
-        seat = SupervisorHandle(self._modules)
-        heard, lost = partial(self._heard, seat), partial(self._lost, seat)
-        seat.line = Channel(ours, heard=heard, lost=lost, loop=self._loop)
-        self._line.send("keeper", gift=theirs)
-        return seat
+        supervisor = SupervisorHandle(self._modules)
+        supervisor.channel = Channel(
+            ours,
+            on_message=partial(self._on_supervisor_message, supervisor),
+            on_close=partial(self._on_supervisor_death, supervisor),
+            loop=self._loop,
+        )
+        self._channel.send("supervisor", passed=theirs)
+        return supervisor
 
-    def _heard(self, seat: SupervisorHandle, words: tuple[Any, ...]) -> None:
-        match words:
-            case ("started", pid) if seat.order:
-                seat.pid = pid
-                self.events.put_nowait(RunStarted(seat.order.key, pid))
+    def _on_supervisor_message(
+        self, supervisor: SupervisorHandle, message: tuple[Any, ...]
+    ) -> None:
+        match message:
+            case ("started", pid) if supervisor.request:
+                supervisor.pid = pid
+                self.events.put_nowait(RunStarted(supervisor.request.key, pid))
             case ("output", text):
-                seat.output = text
-            case (_, code, why, detail, text, seconds, result, left):
-                self._settle(seat, code, why, detail, text, seconds, result)
-                self._free(seat, fit=not left)
+                supervisor.output = text
+            case ("ended", *end, left):
+                self._report_end(supervisor, *end)
+                self._release(supervisor, reusable=not left)
 
-    def _settle(
+    def _report_end(
         self,
-        seat: SupervisorHandle,
+        supervisor: SupervisorHandle,
         code: int | None,
         why: EndReason,
         detail: str,
@@ -215,31 +222,32 @@ class ProcessRunner:
         seconds: float,
         result: str = "",
     ) -> None:
-        if seat.order:
-            key, seat.order = seat.order.key, None
+        if supervisor.request:
+            key, supervisor.request = supervisor.request.key, None
             del self._busy[key]
-            self.events.put_nowait(
-                RunEnded(key, seat.pid, code, why, detail, text, seconds, result)
-            )
+            pid = supervisor.pid
+            self.events.put_nowait(RunEnded(key, pid, code, why, detail, text, seconds, result))
 
-    def _free(self, seat: SupervisorHandle, *, fit: bool) -> None:
-        """Keep the keeper for another job, unless it is spoilt or knows fewer modules than a new one would."""
+    def _release(self, supervisor: SupervisorHandle, *, reusable: bool) -> None:
+        """Keep the supervisor for another job, unless a new one would have more modules loaded."""
         now = time.monotonic()
-        if fit and seat.modules == self._modules:
-            seat.since = now
-            self._idle.append(seat)
+        if reusable and supervisor.modules == self._modules:
+            supervisor.idle_since = now
+            self._idle.append(supervisor)
         else:
-            seat.line.close()
-        while self._idle and self._idle[0].since < now - IDLE_SECONDS:
-            self._idle.popleft().line.close()
+            supervisor.channel.close()
+        while self._idle and self._idle[0].idle_since < now - IDLE_SECONDS:
+            self._idle.popleft().channel.close()
 
-    def _lost(self, seat: SupervisorHandle) -> None:
-        """A keeper died; the kernel has killed its job, and the launcher the rest."""
-        if seat in self._idle:
-            self._idle.remove(seat)
-        if seat.order:
-            who = "The launcher" if self._process.poll() is not None else "The keeper of this job"
-            self._settle(seat, KILLED_EXIT_CODE, "ended", f"{who} died", seat.output, 0.0)
+    def _on_supervisor_death(self, supervisor: SupervisorHandle) -> None:
+        """Report the end of its job: the kernel has killed it, and the launcher kills what it left behind."""
+        if supervisor in self._idle:
+            self._idle.remove(supervisor)
+        if supervisor.request:
+            is_launcher_dead = self._process.poll() is not None
+            detail = LAUNCHER_DIED if is_launcher_dead else "The supervisor of this job died"
+            output = supervisor.output
+            self._report_end(supervisor, KILLED_EXIT_CODE, "ended", detail, output, 0.0)
 
     # -- the launcher
 
@@ -247,79 +255,84 @@ class ProcessRunner:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                self._process = start_launcher(theirs, self._warm, self._path)
+                self._process = start_launcher(theirs, self._preloaded, self._path)
             except OSError:
                 ours.close()
                 raise
-        self._up = False
-        self._line = Channel(ours, heard=self._told, lost=self._bereft, loop=self._loop)
+        self._is_up = False
+        self._channel = Channel(
+            ours,
+            on_message=self._on_launcher_message,
+            on_close=self._on_launcher_death,
+            loop=self._loop,
+        )
 
-    def _told(self, words: tuple[str, ...]) -> None:
-        """How the launcher fares; what it has loaded, every keeper has from now on."""
-        match words:
+    def _on_launcher_message(self, message: tuple[str, ...]) -> None:
+        """Note which modules the launcher has loaded: supervisors have these from now on."""
+        match message:
             case ("ready",):
-                self._up = True
+                self._is_up = True
                 if not self._ready.done():
                     self._ready.set_result(None)
             case ("loading", module):
                 self._loading = module
             case ("loaded", module):
                 self._loading = ""
-                self._warm = [*dict.fromkeys([*self._warm, module])]
-                self._renew()
+                self._preloaded = [*dict.fromkeys([*self._preloaded, module])]
+                self._retire_idle()
             case ("failed", module):
                 self._loading = ""
-                self._warm = [name for name in self._warm if name != module]
+                self._preloaded = [name for name in self._preloaded if name != module]
 
-    def _renew(self) -> None:
-        """Keepers who know less than new ones would are not used again."""
+    def _retire_idle(self) -> None:
+        """Stop using supervisors that have fewer modules than new ones."""
         self._modules += 1
         while self._idle:
-            self._idle.pop().line.close()
+            self._idle.pop().channel.close()
 
-    def _ask_for(self, module: str) -> None:
-        if module not in self._asked and len(self._asked) < MAX_PRELOADED_MODULES:
-            self._asked.add(module)
-            self._line.send("module", module)
+    def _preload(self, module: str) -> None:
+        if module not in self._requested and len(self._requested) < MAX_PRELOADED_MODULES:
+            self._requested.add(module)
+            self._channel.send("module", module)
 
-    def _bereft(self) -> None:
-        """The launcher died: so must the jobs, which nobody would clean up after, and a new one comes."""
+    def _on_launcher_death(self) -> None:
+        """End all jobs, since no launcher cleans up after them, and start a new launcher."""
         self._process.kill()
         self._process.wait()
-        self._renew()
-        for seat in self._busy.values():
-            seat.end(0, "ended", "The launcher died")
-        again = self._up or self._loading
+        self._retire_idle()
+        for supervisor in self._busy.values():
+            supervisor.end(0, "ended", LAUNCHER_DIED)
+        restart = self._is_up or self._loading
         if self._loading:
-            self._told(("failed", self._loading))
+            self._on_launcher_message(("failed", self._loading))
         elif not self._ready.done():
             self._ready.set_exception(UsherError("The launcher of jobs does not start."))
-        if again:  # else the next order tries
+        if restart:  # else the next request tries
             with suppress(OSError):
                 self._launch()
 
 
 def start_launcher(
-    line: socket.socket, modules: Iterable[str], path: Iterable[str]
+    channel: socket.socket, modules: Iterable[str], path: Iterable[str]
 ) -> "subprocess.Popen[bytes]":
-    """A launcher that finds every module that we find."""
+    """Start a launcher that finds every module that this process finds."""
     environment = passed_environment(os.environ)
     pythonpath = environment.get("PYTHONPATH", "")
-    found = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109
-    environment["PYTHONPATH"] = os.pathsep.join([*found, *path])
-    environment["LD_BIND_NOW"] = "1"  # symbols are looked up here, not again in every fork
+    entries = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109
+    environment["PYTHONPATH"] = os.pathsep.join([*entries, *path])
+    environment["LD_BIND_NOW"] = "1"  # symbols are resolved here, not again in every fork
     command = [sys.executable, "-P", "-X", "utf8", "-c", LAUNCHER_CODE]
     return subprocess.Popen(
-        [*command, str(line.fileno()), pythonpath, *modules],
+        [*command, str(channel.fileno()), pythonpath, *modules],
         stdin=subprocess.DEVNULL,
-        pass_fds=[line.fileno()],
+        pass_fds=[channel.fileno()],
         env=environment,
         start_new_session=True,
     )
 
 
 def passed_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The part of the environment that is passed on to jobs."""
+    """Return the part of the environment that jobs inherit."""
     return {
         name: value
         for name, value in environment.items()
@@ -327,9 +340,9 @@ def passed_environment(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def nul_byte_error(order: RunRequest) -> str:
-    """Why the words of an order cannot reach any program; empty if they can."""
-    words = (order.program, order.directory, *order.args, *order.env, *order.env.values())
-    if any("\0" in word for word in words):
-        return "A word holds a NUL byte, which no program can be given"
+def nul_byte_error(request: RunRequest) -> str:
+    """Return why no program can get these arguments; empty if one can."""
+    texts = (request.program, request.directory, *request.args, *request.env, *request.env.values())
+    if any("\0" in text for text in texts):
+        return "An argument or a variable contains a NUL byte, which no program can be given"
     return ""

@@ -1,7 +1,7 @@
-"""The processes that descend from this one: who they are, and their end.
+"""The descendants of this process: finding, reaping and killing them.
 
-Linux gives an orphan to its nearest living ancestor that asked for orphans. A process that has called `adopt` can
-therefore lose no descendant, wherever it hides: each becomes its child in the end. Elsewhere only children are known.
+Linux gives an orphan to its nearest living ancestor that is a subreaper. So every descendant of a process that has
+called `become_subreaper` becomes its child in the end. On other systems only direct children are known.
 """
 
 import ctypes
@@ -12,8 +12,7 @@ import time
 from os import _exit, getppid
 
 LINUX = sys.platform == "linux"
-# Looked up before any fork, and plain: these are called in every job, where Python's own wrappers cost more memory
-# than all the rest.
+# Looked up before any fork and called directly: Python's wrappers would cost every job more memory than all the rest.
 libc = ctypes.CDLL(None)
 sigprocmask = libc.sigprocmask
 prctl = libc.prctl if LINUX else lambda *_: -1
@@ -21,7 +20,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 SET, EMPTY_SIGNAL_SET = (
     int(signal.SIG_SETMASK),
     ctypes.create_string_buffer(128),
-)  # no sigset_t is longer
+)  # at least as long as sigset_t
 KILL = int(signal.SIGKILL)
 
 
@@ -31,28 +30,28 @@ def become_subreaper() -> None:
 
 
 def hide_memory() -> None:
-    """Keep processes of this user from reading our memory and environment; a program that we start can be read."""
+    """Keep other processes of this user from reading our memory and environment, but not those of programs we start."""
     prctl(PR_SET_DUMPABLE, 0)
 
 
 def die_with(parent: int) -> None:
-    """Be killed when the parent ends, however it ends."""
+    """Let the kernel kill this process when its parent ends."""
     prctl(PR_SET_PDEATHSIG, KILL)
-    if getppid() != parent:  # it ended before we asked
+    if getppid() != parent:  # it ended before the call
         _exit(1)
 
 
 def unblock_signals() -> None:
-    """Let every signal come."""
+    """Unblock all signals."""
     sigprocmask(SET, EMPTY_SIGNAL_SET, None)
 
 
 def children() -> list[int]:
-    """Direct children, the dead ones too; read while it changes, so look again."""
+    """Return the direct children, zombies included. The list changes while it is read, so callers repeat."""
     me = os.getpid()
     try:
-        with open(f"/proc/self/task/{me}/children", "rb") as listed:  # noqa: PTH123 - pathlib weighs on every fork
-            return [int(word) for word in listed.read().split()]
+        with open(f"/proc/self/task/{me}/children", "rb") as listing:  # noqa: PTH123 - pathlib would cost every fork memory
+            return [int(pid) for pid in listing.read().split()]
     except OSError:  # a kernel built without that list
         return [pid for pid in all_pids() if parent_of(pid) == me]
 
@@ -73,7 +72,7 @@ def parent_of(pid: int) -> int:
 
 
 def thread_count() -> int:
-    """How many threads this process has, of any language's making."""
+    """Return how many threads this process has, also those that Python does not know."""
     try:
         return len(os.listdir("/proc/self/task"))  # noqa: PTH208
     except OSError:
@@ -81,34 +80,34 @@ def thread_count() -> int:
 
 
 def reap_children() -> tuple[dict[int, int], bool]:
-    """Bury the children that have ended: the wait status of each, and whether others live on."""
-    found: dict[int, int] = {}
+    """Reap the children that have ended. Return the wait status of each, and whether other children live."""
+    ended: dict[int, int] = {}
     try:
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
-                return found, True
-            found[pid] = status
+                return ended, True
+            ended[pid] = status
     except ChildProcessError:
-        return found, False
+        return ended, False
 
 
 def kill_descendants() -> int:
-    """Kill every descendant and wait until none is left; returns how many are beyond our power."""
+    """Kill every descendant and wait until none is left; return how many could not be killed."""
     while reap_children()[1]:
-        found = children()
-        killed = [pid for pid in found if send_signal(pid, KILL)]
-        if found and not killed:
-            return len(found)
+        pids = children()
+        killed = [pid for pid in pids if send_signal(pid, KILL)]
+        if pids and not killed:
+            return len(pids)
         if killed:
-            os.waitpid(-1, 0)  # one of them dies now; its own children then come to us
+            os.waitpid(-1, 0)  # one of them ends; its children become ours
         else:
             time.sleep(0.001)
     return 0
 
 
 def send_signal(pid: int, number: int) -> bool:
-    """Signal a process; one that has ended counts as reached, one that is not ours to signal does not."""
+    """Signal a process; return False if this user may not. A process that has ended counts as signalled."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -119,7 +118,7 @@ def send_signal(pid: int, number: int) -> bool:
 
 
 def signal_group(leader: int, number: int) -> None:
-    """Signal the group of a child that we have not buried, and that may not have made its group yet."""
+    """Signal the process group of an unreaped child, or the child if it has not created its group yet."""
     try:
         os.killpg(leader, number)
     except (ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""What a runner is told to do for a job."""
+"""The request to run a job, from the job, its policy and the manager's configuration."""
 
 import shutil
 from pathlib import Path
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from usher.queue.manager import ManagerConfig
 
 
-def run_request(job: ClaimedJob, policy: Policy, post: "ManagerConfig") -> RunRequest:
-    """What the runner is to do."""
+def run_request(job: ClaimedJob, policy: Policy, config: "ManagerConfig") -> RunRequest:
+    """Return the request for a runner."""
     forks = policy.forks(job.program)
-    allowed = permission(post.policies, job.origin, job.type, job.program)
+    allowed = permission(config.policies, job.origin, job.type, job.program)
     account = job_account(policy.user)
     return RunRequest(
         key=job.id,
         how="fork" if forks else "exec",
         program=job.program if forks else program_path(job.program, policy.directory),
         args=tuple(job.args),
-        env={**post.env, **account.env, **job_environment(job, post.dsn_for(policy))},
+        env={**config.env, **account.env, **job_environment(job, config.dsn_for(policy))},
         refusal=allowed.refusal,
         defined_only=allowed.defined_only,
         account=account.ids,
@@ -39,7 +39,7 @@ def run_request(job: ClaimedJob, policy: Policy, post: "ManagerConfig") -> RunRe
 
 
 def program_path(program: str, directory: str) -> str:
-    """A bare name is looked for in the program directory, then where the system has its programs."""
+    """Look a bare name up in the program directory, then in PATH."""
     if "/" in program or (Path(directory) / program).exists():
         return program
     return shutil.which(program) or program
