@@ -144,7 +144,7 @@ KILLED = """
 import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
-from test_chunkfile import documents
+from test_chunk_file import documents
 from usher.index import chunk_file
 print("ready", flush=True)
 for n in range(1000000):
