@@ -1,4 +1,4 @@
-"""Pulling chunk files: whole, again from where it broke off, or not at all and with a reason."""
+"""Downloads of chunk files: complete, resumed, or refused with a reason."""
 
 import asyncio
 import hashlib
@@ -111,7 +111,7 @@ async def test_a_chunk_comes_whole_and_nothing_else_is_left(tmp_path: Path) -> N
     assert [one.name for one in here.path(7).parent.iterdir()] == ["000000007.warc.gz"]
 
 
-async def test_it_goes_on_from_where_it_broke_off(tmp_path: Path) -> None:
+async def test_an_interrupted_download_is_resumed(tmp_path: Path) -> None:
     async with server(half(ETAG), rest) as (base, asked):
         kept = await download_chunk(base, 7, "content", tmp_path / "7", SUM, ticket="secret")
     assert kept.sha256 == SUM
@@ -136,7 +136,7 @@ async def test_it_goes_on_from_where_it_broke_off(tmp_path: Path) -> None:
         ((answers("200 OK", DATA, 'ETag: W/"x"'),), 1),
     ],
 )
-async def test_it_begins_anew_where_it_cannot_go_on(
+async def test_a_download_restarts_when_it_cannot_resume(
     tmp_path: Path, turns: tuple[Says, ...], requests: int
 ) -> None:
     async with server(*turns) as (base, asked):
@@ -164,7 +164,7 @@ async def test_it_begins_anew_where_it_cannot_go_on(
         ),
     ],
 )
-async def test_what_is_not_the_chunk_is_not_kept(
+async def test_a_wrong_file_is_not_stored(
     tmp_path: Path, turn: Says, error: type[Exception], words: str
 ) -> None:
     async with server(turn) as (base, asked):
@@ -182,7 +182,7 @@ async def test_without_a_checksum_the_sender_must_be_right_about_itself(tmp_path
             await download_chunk(base, 7, "content", tmp_path / "7")
 
 
-async def test_nobody_there_and_no_address(tmp_path: Path) -> None:
+async def test_no_server_and_no_address(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match=r"content chunk 7 of 127.0.0.1:1, at 127"):
         await download_chunk("127.0.0.1:1", 7, "content", tmp_path / "7", timeout_seconds=0.1)
     for base in ("", "ftp://x", "http://x:99999", "[::1"):
@@ -191,7 +191,7 @@ async def test_nobody_there_and_no_address(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-async def test_a_full_disk_is_told_and_given_back(tmp_path: Path) -> None:
+async def test_a_full_disk_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
     with small_disk(tmp_path, "500k"):
         async with server(WHOLE) as (base, asked):
             with pytest.raises(DiskUnusable, match="No space left"):

@@ -1,4 +1,4 @@
-"""Connections to our own servers: kept as long as both sides want, and replaced when one has gone."""
+"""The connection pool: connections are reused, and replaced when the server closed them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -66,7 +66,7 @@ async def test_a_connection_is_kept_unless_the_server_says_otherwise(
         assert server.met == met
 
 
-async def test_what_the_server_has_closed_is_replaced() -> None:
+async def test_closed_connections_are_replaced() -> None:
     server = Server(OK, each=2)
     async with lines_to(server) as lines:
         for _ in range(6):
@@ -76,7 +76,7 @@ async def test_what_the_server_has_closed_is_replaced() -> None:
         assert together == [200] * 4
 
 
-async def test_a_server_that_says_nothing_is_away() -> None:
+async def test_a_silent_server_is_unreachable() -> None:
     server = Server(OK, each=0)
     async with lines_to(server) as lines:
         with pytest.raises(Unreachable):
@@ -86,7 +86,7 @@ async def test_a_server_that_says_nothing_is_away() -> None:
 @pytest.mark.parametrize(
     "answer", [b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
 )
-async def test_what_is_no_answer_is_away(answer: bytes) -> None:
+async def test_a_malformed_answer_is_unreachable(answer: bytes) -> None:
     async with lines_to(Server(answer)) as lines:
         with pytest.raises(Unreachable):
             await ask(lines)

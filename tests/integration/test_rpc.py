@@ -1,4 +1,4 @@
-"""Quick lines: asked and answered as over HTTP, left to HTTP where they are not known, and never confused."""
+"""RPC connections: the answers of HTTP, a fallback to HTTP, and no mixed-up answers."""
 
 import asyncio
 import gc
@@ -94,9 +94,7 @@ async def put(
     return status, json.loads(told)
 
 
-async def test_questions_are_answered_one_after_the_other_and_at_once(
-    room: Room, address: str
-) -> None:
+async def test_requests_are_answered_in_sequence_and_concurrently(room: Room, address: str) -> None:
     async with quick_to(address) as quick:
         for word in ("one", "zwei", "三", "x" * 300_000):
             assert await put(quick, "/echo", {"words": word}) == (200, {"words": word})
@@ -120,7 +118,7 @@ async def test_questions_are_answered_one_after_the_other_and_at_once(
         ("/healthz", {}, 404),
     ],
 )
-async def test_what_goes_wrong_is_told_and_the_line_goes_on(
+async def test_errors_are_answered_and_the_connection_stays_open(
     address: str, path: str, body: object, status: int
 ) -> None:
     async with quick_to(address) as quick:
@@ -129,7 +127,7 @@ async def test_what_goes_wrong_is_told_and_the_line_goes_on(
         assert await put(quick, "/echo", {"words": "again"}) == (200, {"words": "again"})
 
 
-async def test_a_server_without_quick_lines_is_asked_over_http(room: Room) -> None:
+async def test_a_server_without_rpc_is_called_over_http(room: Room) -> None:
     async with (
         serve_component(room.endpoints(quick=False), ANY) as address,
         quick_to(address) as quick,
@@ -148,14 +146,14 @@ async def test_a_server_without_quick_lines_is_asked_over_http(room: Room) -> No
         ({}, 200),
     ],
 )
-async def test_who_may_not_ask_over_http_may_not_here(
+async def test_rpc_has_the_access_checks_of_http(
     address: str, headers: dict[str, str], status: int
 ) -> None:
     async with quick_to(address) as quick:
         assert (await put(quick, "/echo", {"words": "a"}, **headers))[0] == status
 
 
-async def test_a_ticket_is_checked_with_each_question(room: Room) -> None:
+async def test_a_ticket_is_checked_with_each_request(room: Room) -> None:
     everywhere = read_bind("0.0.0.0:0")
     options = GuardOptions(mgmt="http://127.0.0.1:9", token="secret")  # which does not answer
     async with serve_component(room.endpoints(), everywhere, options=options) as address:
@@ -169,7 +167,7 @@ async def test_a_ticket_is_checked_with_each_question(room: Room) -> None:
 
 
 async def talk(address: str, *parts: bytes, answers: int = 0) -> bytes:
-    """What is heard after the wish is granted and these parts were said: so many bytes, or all until it hangs up."""
+    """What the server sends after the upgrade and these parts: so many bytes, or all until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port(address))
     try:
         async with asyncio.timeout(20):
@@ -197,13 +195,13 @@ async def talk(address: str, *parts: bytes, answers: int = 0) -> bytes:
         b"\x00\xff\n" * 50,
     ],
 )
-async def test_whoever_speaks_otherwise_is_hung_up_on(address: str, said: bytes) -> None:
+async def test_another_protocol_closes_the_connection(address: str, said: bytes) -> None:
     assert await talk(address, said) == b""
     async with quick_to(address) as quick:
         assert (await put(quick, "/echo", {"words": "a"}))[0] == 200
 
 
-async def test_a_question_may_come_in_parts_and_several_at_once(address: str) -> None:
+async def test_requests_may_arrive_in_parts_or_several_at_once(address: str) -> None:
     body = b'{"words":"a"}'
     question, answer = b"/echo 13\n" + body, b"200 13\n" + body
     single = [question[at : at + 1] for at in range(len(question))]
@@ -221,7 +219,7 @@ async def test_a_question_may_come_in_parts_and_several_at_once(address: str) ->
         UPGRADE_REQUEST.replace(b"GET", b"POST"),
     ],
 )
-async def test_what_is_no_wish_for_a_line_is_http(address: str, said: bytes) -> None:
+async def test_a_request_that_is_no_upgrade_is_http(address: str, said: bytes) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port(address))
     writer.write(said)
     async with asyncio.timeout(20):
@@ -251,7 +249,9 @@ async def test_an_answer_under_way_is_given_before_the_server_ends(room: Room) -
     quick.close()
 
 
-async def test_whoever_stops_waiting_gets_nobody_elses_answer(room: Room, address: str) -> None:
+async def test_a_cancelled_caller_does_not_get_the_answer_of_another(
+    room: Room, address: str
+) -> None:
     async with quick_to(address) as quick:
         for _ in range(3):
             with pytest.raises(TimeoutError):
@@ -285,7 +285,7 @@ def test_an_answer_to_a_closed_connection_is_dropped() -> None:
     assert errors == []
 
 
-async def test_a_line_that_is_not_used_is_closed_and_replaced(
+async def test_an_idle_rpc_connection_is_closed_and_replaced(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rpc_connections, "IDLE_SECONDS", 0.1)
@@ -310,7 +310,7 @@ async def test_a_line_that_is_not_used_is_closed_and_replaced(
         b"x" * 500,
     ],
 )
-async def test_a_server_that_answers_otherwise_is_away(answer: bytes) -> None:
+async def test_a_malformed_response_is_unreachable(answer: bytes) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(UPGRADE_RESPONSE)

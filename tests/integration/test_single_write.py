@@ -1,4 +1,4 @@
-"""An answer goes out in one piece, if it is there in one; whatever is written goes out in order, and all of it."""
+"""A complete answer is sent with one write; everything is sent, in order."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -61,7 +61,7 @@ async def test_a_head_without_a_body_does_not_wait_for_long() -> None:
     assert under.written[1:] == [b"HTTP/1.1 204 No Content\r\n\r\n"]
     assert under.closed
     line.write(b"HTTP/1.1 200 OK\r\n\r\n")
-    await asyncio.sleep(0)  # whoever hung up gets nothing
+    await asyncio.sleep(0)  # a closed connection gets nothing
     assert len(under.written) == 2
 
 

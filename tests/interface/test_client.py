@@ -19,7 +19,7 @@ LINKS = [f"https://h{n}.example/{n}" for n in range(7)]
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-async def test_the_whole_way_of_a_chunk(database: str, tmp_path: Path) -> None:
+async def test_a_chunk_from_claim_to_loaded(database: str, tmp_path: Path) -> None:
     at_once(database)
     with mgmt(database, tmp_path / "log") as server:
         async with (
@@ -165,7 +165,7 @@ async def talking(talk: Talk) -> AsyncIterator[str]:
         b'HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n{"chunk_id": "no"}',
     ],
 )
-async def test_answers_that_are_none_are_errors(said: bytes) -> None:
+async def test_malformed_answers_are_errors(said: bytes) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(said)
@@ -176,7 +176,7 @@ async def test_answers_that_are_none_are_errors(said: bytes) -> None:
             await client.get_links()
 
 
-async def test_silence_ends() -> None:
+async def test_a_silent_server_is_a_timeout() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -186,7 +186,7 @@ async def test_silence_ends() -> None:
             await client.get_links()
 
 
-async def test_a_kept_connection_that_was_closed_is_replaced() -> None:
+async def test_an_idle_connection_that_was_closed_is_replaced() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")

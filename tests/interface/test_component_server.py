@@ -1,4 +1,4 @@
-"""The face of a component: probes, chunk files in whole and in part, and who may ask."""
+"""The HTTP server of a component: probes, chunk files and ranges, tickets."""
 
 import asyncio
 import http.client
@@ -183,17 +183,19 @@ async def test_what_cannot_be_asked_is_a_problem(
     assert (await ask(method, path, body)).problem == (status, code)
 
 
-async def test_a_body_is_read_as_its_shape(ask: Asked) -> None:
+async def test_a_body_is_decoded_as_the_declared_type(ask: Asked) -> None:
     got = await ask("POST", "/search", json.dumps({"words": "row four"}).encode())
     assert got.json == {"words": "row four", "k": 10}
     assert got.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_a_name_that_others_gave_us_is_not_ours(ask: Asked) -> None:
+async def test_a_foreign_host_name_is_refused(ask: Asked) -> None:
     assert (await ask("GET", "/get_chunks", Host="evil.example")).problem == (403, "not_allowed")
 
 
-async def test_whoever_hangs_up_is_not_waited_for(ask: Asked, shelf: ChunkStore) -> None:
+async def test_the_server_stops_sending_when_the_client_disconnects(
+    ask: Asked, shelf: ChunkStore
+) -> None:
     draft = PartialFile(shelf.path(10))
     draft.write(bytes(60_000_000))
     draft.commit()

@@ -1,4 +1,4 @@
-"""The HTTP API as a program meets it: what is answered, what is declined and how."""
+"""The HTTP API as programs use it: answers and errors."""
 
 import re
 from pathlib import Path

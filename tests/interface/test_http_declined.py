@@ -1,4 +1,4 @@
-"""What the HTTP API does not take, and how it says so."""
+"""What the HTTP API declines, and the errors it sends."""
 
 import http.client
 import json
@@ -11,14 +11,14 @@ from support.mgmt.mgmt_process import Mgmt
 
 
 @pytest.mark.parametrize("way", ["half/pass", "full/maybe", "FULL/pass", "full", "full/pass/x"])
-def test_entree_guesses_nothing(door: Mgmt, way: str) -> None:
+def test_entree_refuses_unknown_words(door: Mgmt, way: str) -> None:
     told = door.ask("PUT", f"/api/entree/{way}", {"host": "guess.example"})
     assert told.problem == (404, "not_found")
     assert way in told.json["detail"]
 
 
 @pytest.mark.parametrize("host", ["", "a.example/x", "me@a.example", "a.example?x"])
-def test_entree_wants_a_host_that_is_one(door: Mgmt, host: str) -> None:
+def test_entree_refuses_invalid_hosts(door: Mgmt, host: str) -> None:
     told = door.ask("PUT", "/api/entree/single/pass", {"host": host, "path": "/"})
     assert told.problem == (422, "bad_input")
 
@@ -56,7 +56,7 @@ def test_too_large_a_body_is_declined_and_the_sender_hears_it(door: Mgmt) -> Non
 
 
 def heard(line: socket.socket) -> tuple[bytes, bool]:
-    """All that comes, and whether the other side closed the line."""
+    """All that the server sends, and whether it closed the connection."""
     got = b""
     while part := line.recv(65_536):
         got += part
@@ -120,7 +120,7 @@ def test_pages_of_other_sites_may_not_knock(
     assert door.ask("POST", "/v1/knock", {"urls": []}, headers).status == status
 
 
-def test_many_answers_on_one_line(door: Mgmt) -> None:
+def test_many_requests_on_one_connection(door: Mgmt) -> None:
     """Requests one after the other on one connection, some of them bad, do not disturb each other."""
     line = http.client.HTTPConnection(*door.place, timeout=30)
     for body, status in ((b'{"urls": []}', 200), (b"{", 400), (b'{"urls": [1]}', 422)) * 3:

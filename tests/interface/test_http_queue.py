@@ -12,7 +12,7 @@ import pytest
 from support.mgmt.mgmt_process import Mgmt
 
 NUMBERS = count(1)
-NOBODY = str(UUID(int=0))
+UNKNOWN_CLAIM = str(UUID(int=0))
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def show(door: Mgmt, id_: int) -> Any:  # noqa: ANN401
     return told.json
 
 
-def test_the_story_of_a_worker(door: Mgmt, kind: str) -> None:
+def test_a_worker_reports_over_http(door: Mgmt, kind: str) -> None:
     """add, claim, message, output, wrote, a follow-on job, settle, show: all by plain calls."""
     id_ = add(door, kind, args=["-u", "https://a.example/"], data="x=1", priority=-5)
     told = door.ask("POST", "/v1/jobs/claim", {"type": kind, "host": "One", "n": 5, "lease": "2m"})
@@ -119,7 +119,7 @@ def test_a_claim_that_does_not_hold_changes_nothing(
     id_, claim_ = started(door, kind)
     other, others = started(door, f"{kind}-other")
     path = f"/v1/jobs/{id_}/{what}"
-    for wrong in (NOBODY, others):
+    for wrong in (UNKNOWN_CLAIM, others):
         told = door.ask("POST", path, {"claim": wrong, **given})
         assert told.problem == (409, "claim_lost")
         assert f"Job {id_} does not run under this claim" in told.json["detail"]
@@ -256,9 +256,9 @@ def test_signs_of_life(door: Mgmt, guestbook: str, kind: str) -> None:
 def test_cancel_and_retry_by_state(door: Mgmt, kind: str) -> None:
     id_ = add(door, kind)
     assert door.ask("POST", f"/v1/jobs/{id_}/retry").problem == (409, "wrong_state")
-    told = door.ask("POST", f"/v1/jobs/{id_}/cancel", {"why": "no\0body wants it"})
+    told = door.ask("POST", f"/v1/jobs/{id_}/cancel", {"why": "no \0longer needed"})
     assert told.json == {"id": id_, "state": "cancelled"}
-    assert show(door, id_)["job"]["message"] == "nobody wants it"
+    assert show(door, id_)["job"]["message"] == "no longer needed"
     again = door.ask("POST", f"/v1/jobs/{id_}/cancel", {})
     assert again.problem == (409, "wrong_state")
     assert "cancelled" in again.json["detail"]

@@ -8,7 +8,7 @@ import pytest
 
 from support.mgmt.mgmt_process import Mgmt
 
-NOBODY = "00000000-0000-0000-0000-000000000000"
+UNKNOWN_CLAIM = "00000000-0000-0000-0000-000000000000"
 TABLES = ("job", "job_log", "task", "resource", "job_hierarchy", "job_table_item")
 PICTURE = " union all ".join(
     f"select '{name}', string_agg(t::text, ',' order by t::text) from control.{name} t"
@@ -133,7 +133,7 @@ def mutated(given: dict[str, Any], extra: str = "unknown") -> list[dict[str, Any
         ("PUT", "/v1/resources/r", {"capacity": 1, "interval": 10}),
     ],
 )  # fmt: skip
-def test_whatever_a_field_holds(
+def test_hostile_values_in_any_field_are_declined(
     door: Mgmt, book: psycopg.Connection, method: str, path: str, body: dict[str, Any]
 ) -> None:
     id_, claim = running(door)
@@ -153,7 +153,9 @@ def test_whatever_a_field_holds(
         assert door.get(listed).status == 200
 
 
-def test_whatever_the_end_of_a_run_holds(door: Mgmt, book: psycopg.Connection) -> None:
+def test_hostile_values_in_the_end_of_a_run_are_declined(
+    door: Mgmt, book: psycopg.Connection
+) -> None:
     id_, claim = running(door)
     for one in mutated({"id": id_, "claim": claim, **END}):
         before = picture(book)
@@ -185,13 +187,13 @@ def test_queries_that_cannot_be_used(door: Mgmt, listed: str, query: str) -> Non
 @pytest.mark.parametrize(
     "word", ["0", "-1", "x", "1.0", "%00", "9" * 18, "9" * 30, "%F0%9F", "1%2F2"]
 )
-def test_numbers_that_are_none(door: Mgmt, word: str) -> None:
+def test_invalid_numbers_are_declined(door: Mgmt, word: str) -> None:
     for method, path, body in (
         ("GET", "/v1/jobs/{}", None),
         ("GET", "/v1/jobs/{}/tree", None),
         ("POST", "/v1/jobs/{}/retry", None),
         ("POST", "/v1/jobs/{}/cancel", {}),
-        ("POST", "/v1/jobs/{}/message", {"claim": NOBODY, "message": ""}),
+        ("POST", "/v1/jobs/{}/message", {"claim": UNKNOWN_CLAIM, "message": ""}),
         ("GET", "/v1/tasks/{}", None),
         ("PUT", "/v1/tasks/{}", {}),
         ("DELETE", "/v1/tasks/{}", None),
@@ -205,7 +207,7 @@ def test_numbers_that_are_none(door: Mgmt, word: str) -> None:
             assert told.problem[0] in {404, 422}, (path, told.body)
 
 
-def test_names_of_resources_that_are_none(door: Mgmt) -> None:
+def test_invalid_names_of_resources_are_declined(door: Mgmt) -> None:
     for name in ("%00", "x" * 201, "%F0%9F%98%80" * 201):
         assert door.ask("PUT", f"/v1/resources/{name}", {}).problem == (422, "bad_input")
     assert door.ask("PUT", "/v1/resources/", {}).problem == (404, "not_found")
@@ -243,8 +245,8 @@ def test_one_bad_end_keeps_all_from_being_settled(door: Mgmt, book: psycopg.Conn
     before = picture(book)
     good = {"id": id_, "claim": claim, "exit_code": 0}
     for bad in (
-        {"id": id_, "claim": NOBODY, "state": "completed"},
-        {"id": 1, "claim": NOBODY, "pid": 0},
+        {"id": id_, "claim": UNKNOWN_CLAIM, "state": "completed"},
+        {"id": 1, "claim": UNKNOWN_CLAIM, "pid": 0},
     ):
         told = door.ask("POST", "/v1/jobs/settle", {"jobs": [good, bad]})
         assert told.problem == (422, "bad_input")
@@ -260,17 +262,17 @@ def test_one_bad_end_keeps_all_from_being_settled(door: Mgmt, book: psycopg.Conn
 @pytest.mark.parametrize(
     "path", ["/v1/jobs", "/v1/jobs/claim", "/v1/jobs/settle", "/v1/tasks", "/v1/jobs/1/jobs"]
 )
-def test_bodies_that_are_none(door: Mgmt, path: str) -> None:
+def test_bodies_that_are_not_json_are_declined(door: Mgmt, path: str) -> None:
     for body in (b"", b"{", b"\xff", b'{"type": "\\ud800"}', b"[" * 100_000):
         told = door.ask("POST", path, body)
         assert told.problem[0] in {400, 422}
-    many = {"jobs": [{"id": n, "claim": NOBODY} for n in range(1, 10_002)]}
+    many = {"jobs": [{"id": n, "claim": UNKNOWN_CLAIM} for n in range(1, 10_002)]}
     if path == "/v1/jobs/settle":
         assert door.ask("POST", path, many).problem == (413, "too_large")
         assert door.ask("POST", "/v1/jobs/extend", many).problem == (413, "too_large")
 
 
-def test_methods_that_are_none(door: Mgmt) -> None:
+def test_unknown_methods_are_declined(door: Mgmt) -> None:
     assert door.get("/v1/jobs/claim").problem == (405, "method_not_allowed")
     told = door.ask("DELETE", "/v1/jobs/1")
     assert (told.problem[0], told.headers["allow"]) == (405, "GET, HEAD")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from interface.test_http_queue import NOBODY, add, claim, settle, show, started
+from interface.test_http_queue import UNKNOWN_CLAIM, add, claim, settle, show, started
 from support.mgmt.mgmt_process import Mgmt
 
 
@@ -25,7 +25,7 @@ def test_a_run_sets_its_result(door: Mgmt, kind: str) -> None:
     assert result_of(door, id_) == {"id": id_, "state": "running", "result": None, "set": False}
     path = f"/v1/jobs/{id_}/result"
     assert door.ask("POST", path, {"claim": claim_, "result": {"n": [1]}}).status == 200
-    forged = door.ask("POST", path, {"claim": NOBODY, "result": 2})
+    forged = door.ask("POST", path, {"claim": UNKNOWN_CLAIM, "result": 2})
     assert (forged.status, forged.json["code"]) == (409, "claim_lost")
     large = door.ask("POST", path, {"claim": claim_, "result": "x" * 20_000})
     assert (large.status, "at most 16,384" in large.json["detail"]) == (422, True)

@@ -22,7 +22,7 @@ def kind() -> str:
     return f"type-{next(NUMBERS)}"
 
 
-def test_a_task_from_its_first_to_its_last_day(door: Mgmt, kind: str) -> None:
+def test_a_task_is_added_changed_run_and_deleted(door: Mgmt, kind: str) -> None:
     asked = {
         "name": kind,
         "type": kind,

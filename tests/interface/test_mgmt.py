@@ -30,7 +30,7 @@ class Asking(threading.Thread):
 
 
 def waiting(dsn: str) -> bool:
-    """Whether somebody waits for a lock."""
+    """Whether a transaction waits for a lock."""
     with psycopg.connect(dsn) as conn:
         asked = "select from pg_stat_activity where wait_event_type = 'Lock'"
         return conn.execute(asked).fetchone() is not None
@@ -126,7 +126,7 @@ def test_it_works_under_the_role_of_the_door(database: str, tmp_path: Path) -> N
         assert "usher db roles check" in told.json["hint"]
 
 
-def test_of_a_bug_only_the_log_tells(database: str, tmp_path: Path) -> None:
+def test_only_the_log_has_the_details_of_a_bug(database: str, tmp_path: Path) -> None:
     with mgmt(database, tmp_path / "log") as server:
         with psycopg.connect(database) as conn:
             conn.execute("alter table work.settings rename column revision to version")
@@ -216,7 +216,7 @@ def test_a_database_that_is_not_migrated_is_exit_code_6(empty_database: str) -> 
 
 
 @pytest.mark.seed("000.31")
-def test_with_nothing_but_a_directory(data: Path) -> None:
+def test_mgmt_needs_only_a_data_directory(data: Path) -> None:
     """Makes its own PostgreSQL, knocks and stops; nothing is left running."""
     import subprocess
     import sys

@@ -1,4 +1,4 @@
-"""Where others stand in MGMT's way, it begins anew; only who is stopped again and again hears of it."""
+"""MGMT retries transactions that conflict; only repeated conflicts are errors."""
 
 import threading
 from collections.abc import Iterator
@@ -64,12 +64,12 @@ class Reporting(threading.Thread):
 
 
 def waiting(dsn: str) -> bool:
-    """Whether somebody waits for a row."""
+    """Whether a transaction waits for a row."""
     asked = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
     return bool(one(dsn, asked))
 
 
-def test_a_deadlock_is_nothing_that_a_component_hears_of(running: Mgmt, database: str) -> None:
+def test_a_deadlock_is_retried_without_an_error(running: Mgmt, database: str) -> None:
     crawler, given = claimed(running)
     with psycopg.connect(database) as other:
         other.execute("set deadlock_timeout = '1h'")  # so that MGMT is the one to give way
@@ -89,9 +89,7 @@ def test_a_deadlock_is_nothing_that_a_component_hears_of(running: Mgmt, database
 
 
 @pytest.mark.parametrize("code", ["40P01", "40001"])
-def test_what_fails_again_and_again_is_tried_four_times(
-    running: Mgmt, database: str, code: str
-) -> None:
+def test_a_conflict_is_tried_four_times(running: Mgmt, database: str, code: str) -> None:
     crawler, given = claimed(running)
     stumble(database, "update on work.chunk", most=100, code=code)
     told = crawler.ask(
@@ -104,14 +102,14 @@ def test_what_fails_again_and_again_is_tried_four_times(
     assert one(database, "select state from work.chunk") == "crawling"
 
 
-def test_a_component_is_met_in_spite_of_a_deadlock(running: Mgmt, database: str) -> None:
+def test_a_component_is_identified_despite_a_deadlock(running: Mgmt, database: str) -> None:
     stumble(database, "insert on work.component", most=3)
     told = Component(running, host="new:1").post("/set_component_state", state="online")
     assert told["host"] == "new:1"
     assert stumbles(database) == 4
 
 
-def test_a_statement_that_stands_alone_is_tried_again(running: Mgmt, database: str) -> None:
+def test_a_single_statement_is_retried(running: Mgmt, database: str) -> None:
     crawler, given = claimed(running)
     stumble(database, "update on work.chunk", most=2)
     told = crawler.post("/v1/lease", chunks=[given["chunk_id"]])
@@ -122,7 +120,7 @@ def test_a_statement_that_stands_alone_is_tried_again(running: Mgmt, database: s
 @pytest.mark.parametrize(
     "first", [{}, {"pages": []}, {"pages": "all"}], ids=["bare", "none", "all"]
 )
-def test_who_never_heard_that_a_chunk_is_over_may_say_so_again(
+def test_a_final_report_may_be_repeated(
     running: Mgmt, database: str, first: dict[str, Any]
 ) -> None:
     """MGMT may die after the end is written and before it is told; the second word changes nothing."""

@@ -57,7 +57,9 @@ def build(builder: Component) -> int:
     return int(one["chunk_id"])
 
 
-def test_w12_what_only_the_dead_had_is_made_again(running: Mgmt, database: str) -> None:
+def test_w12_chunks_that_only_dead_components_had_are_made_again(
+    running: Mgmt, database: str
+) -> None:
     with standins(5) as cast:
         [crawler, spare, builder, other, holder] = [
             enter(running, standin, type_)

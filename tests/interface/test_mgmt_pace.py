@@ -8,7 +8,7 @@ from support.mgmt.mgmt_process import mgmt
 from support.mgmt.plain_components import Component, at_once, one
 
 
-def test_a_host_that_asks_for_a_rest_gets_it_from_all(database: str, tmp_path: Path) -> None:
+def test_all_crawlers_leave_a_host_that_asks_for_rest(database: str, tmp_path: Path) -> None:
     at_once(database)
     with mgmt(database, tmp_path / "log") as server:
         first, other = (Component(server, host=f"crawler{i}:5000") for i in (1, 2))

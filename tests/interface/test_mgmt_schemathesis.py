@@ -106,7 +106,7 @@ def digest(table: tuple[str, str]) -> sql.Composable:
 
 @pytest.fixture(scope="module")
 def book(door: Mgmt, guestbook: str) -> Iterator[Book]:
-    """A house where chunk 1 is being crawled, 2 being built, and 3 wanted, each by its component."""
+    """A database where chunk 1 is being crawled, 2 being built, and 3 wanted, each by its component."""
     at_once(guestbook)
     with psycopg.connect(guestbook, autocommit=True) as conn:
         conn.execute("alter table work.chunk alter column id restart with 1")

@@ -295,7 +295,7 @@ def test_health(seeded: Mgmt) -> None:
 
 
 def test_old_names_answer_like_the_new(seeded: Mgmt) -> None:
-    """Each on an empty house, as a component of its own."""
+    """Each in an empty database, as a component of its own."""
     methods = {one.path: one.method for one in CURRENT_ENDPOINTS if not one.old}
     for number, (path, names) in enumerate(SEED_ALIASES.items()):
         caller, method = Component(seeded, host=f"c{number}"), methods[path]

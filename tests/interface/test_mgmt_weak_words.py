@@ -32,7 +32,7 @@ def links(n: int) -> list[str]:
     return [f"https://h.example/{i}" for i in range(n)]
 
 
-def test_w13_a_page_nobody_fetched_is_not_crawled(crawler: Component, database: str) -> None:
+def test_w13_a_page_that_was_not_fetched_is_not_crawled(crawler: Component, database: str) -> None:
     """A crawler that reports its pages and takes no notice of the one that came in place of another."""
     crawler.post("/add_links", links=links(6))
     pack = crawler.get("/get_links")
@@ -177,7 +177,7 @@ def test_w15_repeating_a_call_is_harmless(crawler: Component, database: str) -> 
     assert crawler.declined("/set_content_chunk_metadata", **done) == (409, "lease_lost")
 
 
-def test_w16_nobody_settles_what_another_holds(running: Mgmt, crawler: Component) -> None:
+def test_w16_only_the_holder_settles_a_chunk(running: Mgmt, crawler: Component) -> None:
     crawler.post("/add_links", links=links(5))
     pack = crawler.get("/get_links")
     thief, said = Component(running, host="thief"), {"chunk_id": pack["chunk_id"]}

@@ -21,7 +21,7 @@ from usher.api import callers
 from usher.mgmt.component_names import TYPES
 
 DOCS = Path(__file__).parents[2] / "docs"
-NOBODY = 65534
+NOBODY_UID = 65534
 SHELL_JOB = {"type": "attack", "program": "/bin/sh", "args": ["-c", "id > /tmp/owned"]}
 # Sends one request as the operating system's user nobody and prints the status.
 AS_NOBODY = """
@@ -63,7 +63,7 @@ def as_nobody(running: Mgmt, method: str, path: str, body: object = None) -> int
     sent = "" if body is None else json.dumps(body)
     command = ["/usr/bin/python3", "-I", "-c", AS_NOBODY, method, running.address + path, sent]
     done = subprocess.run(
-        command, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/", env={},
+        command, user=NOBODY_UID, group=NOBODY_UID, extra_groups=[], cwd="/", env={},
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     return int(done.stdout)
@@ -113,7 +113,7 @@ def test_another_user_cannot_read_the_secret(running: Mgmt) -> None:
             directory.stat().st_mode | 0o001
         )  # so that only the file's mode protects it
     ran = subprocess.run(
-        ["/bin/cat", file], user=NOBODY, group=NOBODY, extra_groups=[], cwd="/",
+        ["/bin/cat", file], user=NOBODY_UID, group=NOBODY_UID, extra_groups=[], cwd="/",
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode != 0
@@ -180,7 +180,7 @@ def test_loopback_can_be_closed(database: str, tmp_path: Path) -> None:
         ("GET", "/v1/tasks", None),
     ],
 )
-def test_a_crawler_has_no_business_with_jobs(
+def test_a_crawler_may_not_use_jobs(
     running: Mgmt, database: str, method: str, path: str, body: object
 ) -> None:
     crawler = bearer(token(database, "--type", "crawler"))
@@ -304,7 +304,9 @@ def test_the_first_call_binds_a_token(running: Mgmt, database: str) -> None:
 
 
 @pytest.mark.attack(5, "a caller without a token speaks for a component that has one", "403")
-def test_a_component_with_a_token_has_no_double(running: Mgmt, database: str) -> None:
+def test_another_caller_cannot_act_as_a_component_with_a_token(
+    running: Mgmt, database: str
+) -> None:
     secret = token(database, "--type", "index-server")
     Component(running, host="10.0.0.9:8441", token=secret).post(
         "/set_component_state", state="online"
@@ -330,7 +332,7 @@ def test_tokens_expire(running: Mgmt, database: str) -> None:
 
 
 @pytest.mark.attack(10, "a caller tries tokens until one is good", "429 after thirty a minute")
-def test_bad_tokens_are_held_off(running: Mgmt, database: str) -> None:
+def test_many_bad_tokens_get_429(running: Mgmt, database: str) -> None:
     good = bearer(token(database, "--scope", "admin"))
     assert running.ask_unproven("GET", "/v1/jobs", headers=good).status == 200
     for number in range(callers.FAILURE_LIMIT):

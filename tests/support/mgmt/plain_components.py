@@ -1,4 +1,4 @@
-"""Components as anybody may write them: they know MGMT's HTTP API and nothing else."""
+"""Components that know only MGMT's HTTP API, as in any other language."""
 
 import http.client
 import json
@@ -56,7 +56,7 @@ def done(reply: Reply) -> Any:  # noqa: ANN401
 
 
 def at_once(dsn: str, *, rows: int = 1) -> None:
-    """A house without delays between pages, with so many rows, whose next chunk is 101."""
+    """A database without delays between pages, with so many rows, whose next chunk is 101."""
     with psycopg.connect(dsn) as conn:
         conn.execute("update work.settings set crawl_delay = '0', rows = %s", [rows])
         conn.execute("alter table work.chunk alter column id restart with 101")
