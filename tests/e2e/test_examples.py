@@ -93,7 +93,7 @@ def test_the_pages_of_the_example_are_searchable(name: str, search: House, tmp_p
             f"127.0.0.1:{port}",
             tmp_path / "chunks",
         )
-        search.cast.enter("example", program, str(TREE / "examples" / name), *map(str, arguments))
+        search.stack.start("example", program, str(TREE / "examples" / name), *map(str, arguments))
         searchable = eventually(lambda: results(search, "lighthouse") == expected, 180)
         assert searchable, (
             results(search, "lighthouse"),

@@ -35,7 +35,7 @@ def enter(house: House) -> None:
     house.servers(rows=2, each=2)
     for name in ("builder-1", "builder-2"):
         house.enter(name, "builder", "--processes", "1")
-    house.cast.enter("watchdog", *USHER, "watchdog", *WATCHDOG)
+    house.stack.start("watchdog", *USHER, "watchdog", *WATCHDOG)
     house.crawl.crawler("crawler", "--pages", "10")
 
 
@@ -53,7 +53,7 @@ def test_every_row_answers_completely_whoever_is_killed(database: str, tmp_path:
         enter(stage)
         stage.crawl.add(web.url("/"), words=["--full"])
         assert eventually(lambda: "propagated" in stage.chunks(), 30), stage.crawl.log[-4000:]
-        stage.cast.kill("builder-1")
+        stage.stack.kill("builder-1")
         stage.fall("server-1-1")  # and nobody takes its place
         stage.crawl.wait()
         complete(stage, urls)
@@ -64,7 +64,7 @@ def test_every_row_answers_completely_whoever_is_killed(database: str, tmp_path:
         seconds = change(stage, web)
         print(f"changed pages were as they should be after {seconds:.1f} s")  # noqa: T201 - the issue asks
         complete(stage, [url for url in urls if url not in left_out(web)])
-        assert stage.cast.leave(["server-1-1", "builder-2"]) == [0, 0]
+        assert stage.stack.stop(["server-1-1", "builder-2"]) == [0, 0]
 
 
 def left_out(web: Website) -> set[str]:

@@ -86,8 +86,8 @@ def test_a_chunk_that_was_reported_is_not_called_lost(database: str, tmp_path: P
         delaying(stage.crawl.port) as (proxy, port),
     ):
         mgmt = ("--mgmt", f"http://127.0.0.1:{port}", "--bind")
-        stage.cast.enter("crawler", *USHER, "crawler", *mgmt, f"127.0.0.1:{free_port()}")
-        stage.cast.enter("builder", *USHER, "builder", *mgmt, f"127.0.0.1:{free_port()}")
+        stage.stack.start("crawler", *USHER, "crawler", *mgmt, f"127.0.0.1:{free_port()}")
+        stage.stack.start("builder", *USHER, "builder", *mgmt, f"127.0.0.1:{free_port()}")
         stage.crawl.add(*(web.url(f"/{i}") for i in range(5)))
         built = "select count(*) from work.chunk where index_state is distinct from 'built'"
         some = "select count(*) > 0 from work.chunk"

@@ -104,7 +104,7 @@ def cluster(dsn: str, directory: Path) -> Iterator[tuple[House, Website]]:
         stage.servers(rows=1, each=1)
         stage.enter("builder", "builder", "--processes", "1")
         stage.enter("front", "front", "--deadline", "5")
-        stage.cast.enter("watchdog", *USHER, "watchdog", *WATCHDOG)
+        stage.stack.start("watchdog", *USHER, "watchdog", *WATCHDOG)
         stage.crawl.crawler("crawler", "--pages", "4")
         stage.crawl.add(web.url("/"), words=["--full"])
         assert eventually(lambda: stage.crawl.states() == {"crawled": PAGES + 1}, STEP_SECONDS)

@@ -125,7 +125,7 @@ class Hall:
         """How many documents the servers of a row that answer have, together."""
         found = 0
         for name in self.stage.row(row):
-            if self.stage.cast.playing[name].poll() is None:
+            if self.stage.stack.running[name].poll() is None:
                 told = self.stage.ask(name, "/search", {"query": "everywhere", "k": 1})
                 found += told.get("total", 0)
         return found
@@ -169,7 +169,7 @@ async def rows_of(
     with house(dsn, directory, chunk_wait=0, chunk_pages=EACH) as stage:
         stage.servers(rows=ROWS, each=SERVERS)
         stage.enter("front", "front", "--deadline", "5")
-        stage.cast.enter("watchdog", *USHER, "watchdog", *WATCHDOG)
+        stage.stack.start("watchdog", *USHER, "watchdog", *WATCHDOG)
         documents = texts.documents(chunks)
         hall = Hall(stage, len(documents))
         async with stocked(f"http://127.0.0.1:{stage.crawl.port}", directory / "built") as stock:
