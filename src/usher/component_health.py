@@ -1,7 +1,4 @@
-"""Whether a component can do its work, and that MGMT hears when that changes.
-
-Comes from whoever finds out; goes to MGMT as the state of the component, and to the watchdog as its health.
-"""
+"""The health of a component: MGMT gets its state when it changes, and the watchdog asks for it."""
 
 import shutil
 from pathlib import Path
@@ -13,48 +10,47 @@ from usher.messages.components import ComponentState
 from usher.telemetry import Log
 
 log = Log("index")
-LEAST_FREE: Final = 50_000_000  # bytes of a disk; with less nothing more is taken on
-LONGEST: Final = 1_000
+MIN_FREE_BYTES: Final = 50_000_000  # with less free space a component takes no new work
+MAX_REASON_LENGTH: Final = 1_000
 DISK_FULL: Final = (
-    "Disk full"  # how the reason begins; `usher status` and `usher crawl` look for it
+    "Disk full"  # the start of the reason; `usher status` and `usher crawl` look for it
 )
 
 
 class ComponentHealth:
-    """What is wrong, in words; empty as long as nothing is."""
+    """The component's problem in words; empty while there is none."""
 
-    def __init__(self, state_in_trouble: ComponentState = "error") -> None:
-        self.trouble = ""
-        self._state_in_trouble = state_in_trouble
-        self._declared = False  # whether MGMT believes that something is wrong
+    def __init__(self, problem_state: ComponentState = "error") -> None:
+        self.problem = ""
+        self._problem_state = problem_state
+        self._is_reported = False  # MGMT knows that there is a problem
 
     def health(self) -> str:
-        return "error" if self.trouble else "healthy"
+        return "error" if self.problem else "healthy"
 
-    async def be(self, mgmt: Client, trouble: str) -> None:
-        """So it is now; MGMT is told once, and again if it did not hear."""
-        self.trouble = trouble
-        if bool(trouble) == self._declared:
+    async def set_problem(self, mgmt: Client, problem: str) -> None:
+        """Set or clear the problem; report each change to MGMT until the report succeeds."""
+        self.problem = problem
+        if bool(problem) == self._is_reported:
             return
-        log.warning("unfit" if trouble else "fit_again", trouble=trouble)
+        log.warning("unfit" if problem else "fit_again", trouble=problem)
+        state: ComponentState = self._problem_state if problem else "online"
         try:
-            await mgmt.set_state(
-                self._state_in_trouble if trouble else "online", reason=trouble[:LONGEST]
-            )
+            await mgmt.set_state(state, reason=problem[:MAX_REASON_LENGTH])
         except UsherError as error:
             log.warning("state_not_heard", error=str(error))
             return
-        self._declared = bool(trouble)
+        self._is_reported = bool(problem)
 
 
 def disk_problem(directory: Path) -> str:
-    """Why nothing more should be written there; empty if there is space."""
+    """Why no more should be written to this directory; empty if there is space."""
     while not directory.exists() and directory != directory.parent:
         directory = directory.parent  # the first file creates it
     try:
         free = shutil.disk_usage(directory).free
     except OSError as error:
         return f"{directory} cannot be used: {error.strerror}."
-    if free >= LEAST_FREE:
+    if free >= MIN_FREE_BYTES:
         return ""
     return f"{DISK_FULL}: only {free / 1e6:.0f} MB are free at {directory}."

@@ -1,8 +1,8 @@
 """The secret of a data directory: proof that a caller on this machine may read the operator's files.
 
-MGMT creates `local.token` (mode 0600) when it starts. Whoever shows the secret itself may do everything at MGMT. Our
-own components show a value that is derived from it and lets them do a component's work only, so a program that
-listens at MGMT's port in its place learns nothing that is good for more.
+MGMT creates `local.token` (mode 0600) when it starts. A caller that shows the secret has all rights at MGMT. Our own
+components show a value that is derived from the secret and permits only the work of a component. So a program that
+listens at MGMT's port in its place learns nothing that permits more.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ def read(data: Path) -> str:
         if not _is_private(os.fstat(handle)):
             raise DataUnusable(
                 f"{data / FILE_NAME} can be read or changed by other users.",
-                hint="Remove it and start MGMT again; it creates a new one.",
+                hint="Delete it and restart MGMT, which creates a new one.",
             )
         return file.read(MAX_FILE_BYTES).strip()
 
@@ -49,7 +49,7 @@ def create(data: Path) -> str:
         handle = private_files.open_file(part, os.O_WRONLY | os.O_EXCL)
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(secrets.token_urlsafe(SECRET_BYTES) + "\n")
-        # A link fails where another process was first; then its secret counts.
+        # The link fails if another process was first; then its secret is the valid one.
         with contextlib.suppress(FileExistsError):
             os.link(part, data / FILE_NAME)
     except OSError as error:
@@ -63,13 +63,13 @@ def create(data: Path) -> str:
 
 
 def component_secret(secret: str) -> str:
-    """What our own components on this machine show instead of the secret itself."""
+    """The value that our own components on this machine show instead of the secret."""
     digest = hmac.digest(secret.encode(), b"component of this machine", sha256)
     return f"{COMPONENT_PREFIX}{digest.hex()}"
 
 
 def component_credential(token: str, data: Path, mgmt_url: str) -> str:
-    """What a component shows to MGMT: its token, or on the same machine what the data directory's secret proves."""
+    """What a component shows to MGMT: its token, or on the same machine a value derived from the secret."""
     if token or not _is_loopback(mgmt_url):
         return token
     secret = read(data)

@@ -1,8 +1,8 @@
 """Tickets: short-lived permits that MGMT signs and one component accepts.
 
-A component proves to another one with a ticket, never with its token, that MGMT lets it ask. A ticket names its
-audience (the component that may accept it), the token of its bearer, the actions it is good for and its expiry. Every
-component has a key of its own, so a component that leaks or misuses its key can forge tickets for itself only.
+A component calls another one with a ticket, never with its token. A ticket names its audience (the component that
+accepts it), the token of its bearer, the permitted actions and its expiry. Every component has a key of its own, so a
+component that leaks or misuses its key can forge tickets for itself only.
 
     key = audience_key(secret_of_mgmt, "10.0.0.7:8421")
     text = sign(Ticket("10.0.0.7:8421", 12, ("content",), expires=1_800_000_000), key)
@@ -20,13 +20,13 @@ import msgspec
 PREFIX: Final = "ut1."
 MAX_TICKET_LENGTH: Final = 1_000
 LIFETIME_SECONDS: Final = 600
-# What a component may be asked for: pages as they were crawled, index chunks, answers to queries.
+# What a component serves: crawled pages, index chunks, results of queries.
 Action = Literal["content", "index", "query"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
 
 class Ticket(msgspec.Struct, frozen=True, array_like=True):
-    """What a ticket says; `expires` is in seconds since 1970 by the clock of the database."""
+    """The content of a ticket; `expires` is in seconds since 1970 by the clock of the database."""
 
     audience: str
     token_id: int
@@ -35,7 +35,7 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
 
 
 def audience_key(secret: bytes, audience: str) -> bytes:
-    """The key by which tickets for one component are signed and verified."""
+    """The key that signs and verifies the tickets for one component."""
     return hmac.digest(secret, b"ticket key of " + audience.encode(), sha256)
 
 
@@ -45,7 +45,7 @@ def sign(ticket: Ticket, key: bytes) -> str:
 
 
 def verify(text: str, key: bytes, audience: str) -> Ticket | None:
-    """What the ticket says, or None if this key did not sign it for this audience; the caller checks its expiry."""
+    """The ticket, or None if this key did not sign it for this audience; the caller checks the expiry."""
     if not text.startswith(PREFIX) or len(text) > MAX_TICKET_LENGTH or not text.isascii():
         return None
     payload, _, signature = text.removeprefix(PREFIX).partition(".")

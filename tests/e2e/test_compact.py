@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.index.stack import House, house
+from support.index.stack import Stack, running_stack
 from support.processes.crawls import EMBEDDED
 from support.processes.killable import eventually
 from support.processes.stack import USHER
@@ -34,23 +34,23 @@ def site() -> Website:
     return Website({"/": front, **{f"/{number}": page(number, 1) for number in range(PAGES)}})
 
 
-def complete(stage: House, old: list[str], new: list[str]) -> bool:
+def complete(stage: Stack, old: list[str], new: list[str]) -> bool:
     return all(
         stage.find(row, "visit1") == old and stage.find(row, "visit2") == new for row in (1, 2)
     )
 
 
-def files(stage: House) -> set[int]:
+def files(stage: Stack) -> set[int]:
     found = stage.crawl.directory.glob("data/index/*/chunks/**/*.idx")
     return {int(path.stem) for path in found}
 
 
 @pytest.mark.soak
 def test_few_chunks_are_left_whoever_is_killed(database: str, tmp_path: Path) -> None:
-    with site() as web, house(database, tmp_path, chunk_lease=3) as stage:
+    with site() as web, running_stack(database, tmp_path, chunk_lease=3) as stage:
         stage.servers(rows=2, each=1)
-        stage.enter("builder", "builder", "--processes", "1")
-        stage.stack.start("watchdog", *USHER, "watchdog", *WATCHDOG)
+        stage.start("builder", "builder", "--processes", "1")
+        stage.processes.start("watchdog", *USHER, "watchdog", *WATCHDOG)
         stage.crawl.crawler("crawler", "--pages", "6")
         stage.crawl.add(web.url("/"), words=["--full"])
         assert eventually(lambda: stage.crawl.states().get("crawled") == PAGES + 1, 60)
@@ -70,7 +70,7 @@ def test_few_chunks_are_left_whoever_is_killed(database: str, tmp_path: Path) ->
         begun = "select from work.chunk_source limit 1"
         assert eventually(lambda: bool(stage.crawl.ask(begun)), 30), stage.crawl.log[-4000:]
         for name in ("builder", "mgmt", "server-1-1", "watchdog", "server-2-1", "builder"):
-            stage.stack.kill(name)
+            stage.processes.kill(name)
             time.sleep(0.4)
 
         def over() -> bool:
@@ -83,4 +83,4 @@ def test_few_chunks_are_left_whoever_is_killed(database: str, tmp_path: Path) ->
         assert eventually(lambda: complete(stage, old, new), 30), stage.crawl.log[-4000:]
         story = stage.crawl.usher("explain", web.url("/0"))
         assert "merged from other chunks" in story
-        assert stage.stack.stop(["builder", "watchdog"]) == [0, 0]
+        assert stage.processes.stop(["builder", "watchdog"]) == [0, 0]

@@ -1,4 +1,4 @@
-"""Completeness: every page of a site once; again for nothing while nothing changes; only what changed when it does."""
+"""Completeness: every page of a site is fetched once, and later only pages that changed."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""What sites tell crawlers, and what comes of it: sitemaps, robots' directives, redirects, copies, documents."""
+"""What sites tell crawlers: sitemaps, robots directives, redirects, copies, documents."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""`usher fetch`: one page through the crawler's own code, shown to a person."""
+"""`usher fetch`: one page through the crawler's own code."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def fetch(web: Website, path: str, *words: str) -> Ran:
 def test_it_shows_status_rule_links_and_text(web: Website) -> None:
     done = fetch(web, "/about")
     assert done.code == 0, done.err
-    shown = {line[:11].strip(): line[11:] for line in done.out.splitlines()}
+    shown = {line[:12].strip(): line[12:] for line in done.out.splitlines()}
     assert (shown["url"], shown["status"], shown["result"]) == (web.url("/about"), "200", "success")
     assert (shown["robots"], shown["type"]) == ("no rule matches", "text/html")
     assert (shown["title"], shown["link"]) == ("About", web.url("/"))

@@ -1,4 +1,4 @@
-"""Crawlers that are killed or stand still: in the end the guestbook is as if nothing had happened."""
+"""Crawlers that are killed or suspended: in the end the guestbook is complete."""
 
 import hashlib
 import random
@@ -62,10 +62,10 @@ def trouble(house: Crawls, luck: random.Random) -> Counter[str]:
         time.sleep(luck.uniform(0.2, 0.7))
         name = luck.choice(CRAWLERS)
         if luck.random() < 0.3:
-            house.stack.freeze(name, LEASE + 0.5)
+            house.processes.freeze(name, LEASE + 0.5)
             deaths["frozen"] += 1
         else:
-            house.stack.kill(name)
+            house.processes.kill(name)
             deaths["killed"] += 1
     house.forgive()
     return deaths

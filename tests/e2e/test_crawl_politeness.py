@@ -1,4 +1,4 @@
-"""Politeness as the site sees it: its own log, whoever crawls and whoever dies."""
+"""Politeness in the log of the site, with several crawlers and kills."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ where k.state = 'crawling'
 
 
 def site() -> Website:
-    """A root that links to all others, and to what nobody may see."""
+    """A root page that links to all others and to forbidden pages."""
     pages = {
         f"/{i}": page(f"Page {i}", links("/private/1", f"/{(i + 1) % PAGES}")) for i in range(PAGES)
     }
@@ -51,7 +51,7 @@ def test_requests_keep_the_crawl_delay(
         for seen in (4, 9):
             assert eventually(lambda: len(web.log) >= seen and holder(house) is not None, 60)  # noqa: B023
             name = holder(house) or "one"
-            house.stack.kill(name)
+            house.processes.kill(name)
             house.forgive()
             killed.append(name)
         house.wait()
@@ -64,7 +64,7 @@ def test_requests_keep_the_crawl_delay(
         assert web.asked("/private/*") == []
         paths = {ask.path for ask in web.log}
         assert paths == {"/robots.txt", *(f"/{i}" for i in range(PAGES))}
-        # Who dies has not told what it fetched; nobody fetches anything else twice.
+        # A killed crawler has not reported what it fetched; no other page is fetched twice.
         assert len(web.log) <= PAGES + 1 + 2 * 5
         barred = "select path, state, reason from work.guestbook where path like '/private/%%' order by path"
         rule = "robots.txt: Disallow: /private/ (group *)"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.db.failover_pair import free_port
-from support.index.stack import House, house
+from support.index.stack import Stack, running_stack
 from support.processes.crawls import EMBEDDED
 from support.processes.killable import eventually
 from support.site.website import Response, Website
@@ -57,19 +57,19 @@ def html(body: str) -> Response:
 
 
 @pytest.fixture
-def search(database: str, tmp_path: Path) -> Iterator[House]:
+def search(database: str, tmp_path: Path) -> Iterator[Stack]:
     """Return MGMT, a builder, an index server and a front-end, all real processes."""
-    with house(database, tmp_path) as stage:
+    with running_stack(database, tmp_path) as stage:
         stage.crawl.run(
             "update work.settings set crawl_delay = make_interval(secs => %s)", DELAY_SECONDS
         )
         stage.servers(rows=1, each=1)
-        stage.enter("builder", "builder", "--processes", "1")
-        stage.enter("front", "front")
+        stage.start("builder", "builder", "--processes", "1")
+        stage.start("front", "front")
         yield stage
 
 
-def results(stage: House, query: str) -> list[str]:
+def results(stage: Stack, query: str) -> list[str]:
     """Return the URLs that the front-end lists; none while it cannot answer yet."""
     address = f"http://127.0.0.1:{stage.crawl.ports['front']}/search.json?q={query}"
     with suppress(OSError), urllib.request.urlopen(address, timeout=20) as answer:
@@ -80,7 +80,7 @@ def results(stage: House, query: str) -> list[str]:
 @pytest.mark.seed("001.20", "001.35")
 @EMBEDDED
 @EXAMPLES
-def test_the_pages_of_the_example_are_searchable(name: str, search: House, tmp_path: Path) -> None:
+def test_the_pages_of_the_example_are_searchable(name: str, search: Stack, tmp_path: Path) -> None:
     program = CRAWLERS[name][0]
     if shutil.which(program) is None:
         pytest.skip(f"{program} is not installed: scripts/packages")
@@ -93,7 +93,9 @@ def test_the_pages_of_the_example_are_searchable(name: str, search: House, tmp_p
             f"127.0.0.1:{port}",
             tmp_path / "chunks",
         )
-        search.stack.start("example", program, str(TREE / "examples" / name), *map(str, arguments))
+        search.processes.start(
+            "example", program, str(TREE / "examples" / name), *map(str, arguments)
+        )
         searchable = eventually(lambda: results(search, "lighthouse") == expected, 180)
         assert searchable, (
             results(search, "lighthouse"),

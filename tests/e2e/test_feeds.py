@@ -1,4 +1,4 @@
-"""Feeds polled by real processes, undisturbed and while they are killed: the same items in the end, each once."""
+"""Real processes poll feeds, with and without kills: the stored items are the same."""
 
 import os
 import random
@@ -166,7 +166,7 @@ def told(dsn: str, log: Path) -> dict[str, list[str]]:
 
 @pytest.mark.seed("002.38", "002.39")
 @pytest.mark.soak
-def test_feeds_while_everything_dies_are_as_if_nothing_had() -> None:
+def test_killed_processes_change_nothing_about_the_stored_feeds() -> None:
     results, port = [], free_port()
     for disturbed in (False, True):
         with theatre(port) as (stack, dsn, publisher, site, directory):

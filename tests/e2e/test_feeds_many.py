@@ -1,4 +1,4 @@
-"""Many feeds of different rhythms, polled by real processes: nothing lost, nothing twice, nothing asked for in vain."""
+"""Real processes poll many feeds with different intervals: no item is lost or stored twice, no request is wasted."""
 
 import re
 import subprocess
@@ -79,7 +79,7 @@ class Publisher:
 
 
 def paced(name: str) -> Response:
-    """A feed that nobody set a period for, with items at its own pace."""
+    """A feed without a period of the operator."""
     now, gap = datetime.now(UTC), PACES[name]
     dates = [format_datetime(now - gap * n) for n in range(1, 9 if gap else 1)]
     items = "".join(
@@ -149,7 +149,7 @@ def play(dsn: str, publisher: Publisher, log: Path) -> None:
 
 
 @pytest.mark.soak
-def test_a_thousand_feeds_of_different_rhythms() -> None:
+def test_a_thousand_feeds_with_different_intervals() -> None:
     with theatre(FEEDS) as (stack, dsn, publisher, site, directory):
         play(dsn, publisher, directory / "log")
         nothing_twice(site)

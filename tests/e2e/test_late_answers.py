@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from support.db.failover_pair import free_port
-from support.index.stack import house
+from support.index.stack import running_stack
 from support.processes.crawls import EMBEDDED
 from support.processes.killable import eventually
 from support.processes.stack import USHER
@@ -82,20 +82,20 @@ def test_a_chunk_that_was_reported_is_not_called_lost(database: str, tmp_path: P
     """The lease is renewed several times while the answer to the report is on its way."""
     with (
         Website({f"/{i}": page(f"Page {i}") for i in range(5)}) as web,
-        house(database, tmp_path, chunk_lease=1, chunk_wait=0) as stage,
-        delaying(stage.crawl.port) as (proxy, port),
+        running_stack(database, tmp_path, chunk_lease=1, chunk_wait=0) as stack,
+        delaying(stack.crawl.port) as (proxy, port),
     ):
         mgmt = ("--mgmt", f"http://127.0.0.1:{port}", "--bind")
-        stage.stack.start("crawler", *USHER, "crawler", *mgmt, f"127.0.0.1:{free_port()}")
-        stage.stack.start("builder", *USHER, "builder", *mgmt, f"127.0.0.1:{free_port()}")
-        stage.crawl.add(*(web.url(f"/{i}") for i in range(5)))
+        stack.processes.start("crawler", *USHER, "crawler", *mgmt, f"127.0.0.1:{free_port()}")
+        stack.processes.start("builder", *USHER, "builder", *mgmt, f"127.0.0.1:{free_port()}")
+        stack.crawl.add(*(web.url(f"/{i}") for i in range(5)))
         built = "select count(*) from work.chunk where index_state is distinct from 'built'"
         some = "select count(*) > 0 from work.chunk"
         done = eventually(
-            lambda: stage.crawl.ask(some) == [(True,)] and stage.crawl.ask(built) == [(0,)], 60
+            lambda: stack.crawl.ask(some) == [(True,)] and stack.crawl.ask(built) == [(0,)], 60
         )
-        assert done, stage.crawl.log[-3000:]
+        assert done, stack.crawl.log[-3000:]
         assert eventually(lambda: proxy.delayed >= 2)
         threading.Event().wait(DELAY_SECONDS)  # until the last answer has arrived
-        assert "chunk_lost" not in stage.crawl.log
-        assert stage.crawl.states() == {"crawled": 5}
+        assert "chunk_lost" not in stack.crawl.log
+        assert stack.crawl.states() == {"crawled": 5}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.index.stack import house
+from support.index.stack import running_stack
 from support.processes.crawls import EMBEDDED
 from support.processes.killable import eventually
 from support.processes.stack import USHER
@@ -32,9 +32,9 @@ def site() -> Website:
 def test_what_was_lost_before_a_server_loaded_it_is_found_in_the_end(
     database: str, tmp_path: Path
 ) -> None:
-    with site() as web, house(database, tmp_path) as stage:
-        stage.enter("builder", "builder", "--processes", "1")
-        stage.stack.start("watchdog", *USHER, "watchdog", *WATCHDOG)
+    with site() as web, running_stack(database, tmp_path) as stage:
+        stage.start("builder", "builder", "--processes", "1")
+        stage.processes.start("watchdog", *USHER, "watchdog", *WATCHDOG)
         stage.crawl.crawler("crawler", "--pages", "4")
         stage.crawl.add(web.url("/"), words=["--full"])
         assert eventually(lambda: stage.crawl.states() == {"crawled": PAGES + 1}, 60)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.index.documents import page
-from support.index.rows import Process, Rows, filled
+from support.index.rows import Rows, ServerProcess, filled
 from support.mgmt.chunk_trade import soon
 from support.processes.namespaces import CLONE_NEWNET, needs_root
 from usher.query.language import parse_query
@@ -102,14 +102,14 @@ async def searched(directory: Path, remote: str, lost: str) -> None:
     async with Rows(directory) as rows:
         await rows.add(2, DOCUMENTS)
         rows.maps.rows[1] = {remote: list(DOCUMENTS)}
-        async with rows.hall() as hall:
-            keeping = asyncio.create_task(hall.run())
-            broker = Broker(hall, deadline=5)
+        async with rows.cluster() as cluster:
+            keeping = asyncio.create_task(cluster.run())
+            broker = Broker(cluster, deadline=5)
             assert await complete(broker, 4)
             with losing(lost):
-                assert await becomes(hall, remote, asked=False), "the loss was not detected"
+                assert await becomes(cluster, remote, asked=False), "the loss was not detected"
                 assert await complete(broker, 4)
-            assert await becomes(hall, remote, asked=True), "it was not used again"
+            assert await becomes(cluster, remote, asked=True), "it was not used again"
             assert await complete(broker, 4)
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
@@ -121,8 +121,10 @@ async def complete(broker: Broker, number: int) -> bool:
     return all(not answer.partial and answer.results.total == 10 for answer in answers)
 
 
-async def becomes(hall: ClusterView, remote: str, *, asked: bool) -> bool:
-    return bool(await soon(lambda: hall.is_available(remote) == asked, seconds=DETECTION_SECONDS))
+async def becomes(cluster: ClusterView, remote: str, *, asked: bool) -> bool:
+    return bool(
+        await soon(lambda: cluster.is_available(remote) == asked, seconds=DETECTION_SECONDS)
+    )
 
 
 @needs_root
@@ -133,7 +135,7 @@ def test_packets_lost_in_one_direction(tmp_path: Path, lost: str) -> None:
     filled(tmp_path / "remote", DOCUMENTS).close()
     with network():
         within = ("ip", "netns", "exec", SERVER)
-        remote = Process(tmp_path / "remote", 8441, address=SERVER_ADDRESS, within=within)
+        remote = ServerProcess(tmp_path / "remote", 8441, address=SERVER_ADDRESS, within=within)
         try:
             in_front_end(tmp_path, remote.host, lost)
         finally:

@@ -8,9 +8,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import usher
 from support.mgmt.mgmt_process import mgmt
 from support.queue.job_runs import manager
-from usher.http.client.mgmt_client import Client
+from usher import Client
 from usher.jobs.testing import drain
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
@@ -63,6 +64,17 @@ def test_the_mgmt_client(database: str, tmp_path: Path, capsys: pytest.CaptureFi
     with mgmt(database, tmp_path / "log") as server:
         run("client", database, mgmt_url=server.address)
     assert capsys.readouterr().out == "['https://example.com/']\n"
+
+
+def test_the_public_names() -> None:
+    assert {name for name in usher.__all__ if not name.startswith("_")} == {
+        name.removeprefix("usher.")
+        for name in re.findall(r"^\| `(usher\.\w+)`", PAGE, re.MULTILINE)
+    }
+    assert usher.jobs.JobQueue.__module__ == "usher.jobs.client"
+    assert usher.worker.job.__module__ == "usher.worker"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        getattr(usher, "nothing")  # noqa: B009 - mypy knows that it is missing
 
 
 def test_the_methods_of_the_client_are_listed() -> None:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from support.index.stack import House, house
+from support.index.stack import Stack, running_stack
 from support.processes.crawls import EMBEDDED
 from support.processes.killable import eventually
 from support.processes.stack import USHER
@@ -98,13 +98,13 @@ def sampled(port: int, words: Sequence[str]) -> Iterator[Sampler]:
 
 
 @contextmanager
-def cluster(dsn: str, directory: Path) -> Iterator[tuple[House, Website]]:
+def cluster(dsn: str, directory: Path) -> Iterator[tuple[Stack, Website]]:
     """Every component, and a site that is crawled and searchable."""
-    with site() as web, house(dsn, directory) as stage:
+    with site() as web, running_stack(dsn, directory) as stage:
         stage.servers(rows=1, each=1)
-        stage.enter("builder", "builder", "--processes", "1")
-        stage.enter("front", "front", "--deadline", "5")
-        stage.stack.start("watchdog", *USHER, "watchdog", *WATCHDOG)
+        stage.start("builder", "builder", "--processes", "1")
+        stage.start("front", "front", "--deadline", "5")
+        stage.processes.start("watchdog", *USHER, "watchdog", *WATCHDOG)
         stage.crawl.crawler("crawler", "--pages", "4")
         stage.crawl.add(web.url("/"), words=["--full"])
         assert eventually(lambda: stage.crawl.states() == {"crawled": PAGES + 1}, STEP_SECONDS)
@@ -120,7 +120,7 @@ def stays() -> list[str]:
     return [f"stay{number}x" for number in range(PAGES)]
 
 
-def change(stage: House, web: Website, numbers: Sequence[int]) -> None:
+def change(stage: Stack, web: Website, numbers: Sequence[int]) -> None:
     """Have pages crawled with another text, until servers have taken out the old copies."""
     for number in numbers:
         web.add(f"/{number}", page(number, 2))
@@ -131,7 +131,7 @@ def change(stage: House, web: Website, numbers: Sequence[int]) -> None:
     stage.propagated(STEP_SECONDS)
 
 
-def complete(stage: House, words: Sequence[str]) -> bool:
+def complete(stage: Stack, words: Sequence[str]) -> bool:
     """Whether the front-end finds each of these, and says that it found all there is."""
     with suppress(AssertionError, OSError):
         answers = [search(stage.crawl.ports["front"], word) for word in words]
@@ -139,11 +139,11 @@ def complete(stage: House, words: Sequence[str]) -> bool:
     return False
 
 
-def files(stage: House) -> set[int]:
+def files(stage: Stack) -> set[int]:
     return {int(path.stem) for path in stage.crawl.directory.glob("data/index/*/chunks/**/*.idx")}
 
 
-def sources(stage: House) -> set[int]:
+def sources(stage: Stack) -> set[int]:
     """The chunks that a builder or a crawler still has, from which a server could load them again."""
     data = stage.crawl.directory / "data"
     paths = [*data.glob("built/**/*"), *data.glob("content/**/*")]
@@ -194,11 +194,11 @@ def test_a_server_that_was_down_compares_its_chunks_when_it_starts(
     with cluster(database, tmp_path) as (stage, web):
         stage.crawl.usher("db", "dump", str(tmp_path / "backup"))
         change(stage, web, CHANGED)
-        stage.fall("server-1-1")
+        stage.kill("server-1-1")
         stage.crawl.usher("db", "restore", str(tmp_path / "backup"), "--replace")
         explained = json.loads(stage.crawl.usher("explain", "--json", web.url("/0")))
         assert not explained["findable"], explained
-        stage.enter("server-1-1", "index-server", "--row", "1")
+        stage.start("server-1-1", "index-server", "--row", "1")
         with sampled(stage.crawl.ports["front"], [*stays(), *texts()]) as sampler:
             is_recovered = eventually(lambda: complete(stage, texts()), RECOVERY_SECONDS)
         assert sampler.wrong == []

@@ -1,4 +1,4 @@
-"""Rows of index servers behind a front-end: complete answers whoever is killed, balance when they are back."""
+"""Rows of index servers behind a front-end: results stay complete while servers are killed and come back."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ import pytest
 
 from support.index.bulk_documents import EACH, Texts, stocked
 from support.index.rows import Chunks, filled
-from support.index.stack import House, house
+from support.index.stack import Stack, running_stack
 from support.processes.crawls import EMBEDDED
 from support.processes.stack import USHER
 from usher.http.client.pool import HttpPool
@@ -30,7 +30,7 @@ GRACE = 3.0  # seconds
 WATCHDOG = ("--every", "0.5", "--misses", "2", "--probation", "0.5", "--grace", str(GRACE))
 RATE = 50  # queries a second
 WAITING = 10  # for answers: a machine that others use too is not asked for more than it can
-LOOK = 0.4  # seconds: whoever looks takes time from those who answer
+LOOK = 0.4  # seconds: checking takes time from the servers
 QUERIES = 200
 SEATS = """
     select c.host, p.row, p.chunk_id from work.placement p join work.component c on c.id = p.component_id
@@ -41,7 +41,7 @@ Seats = dict[tuple[int, int], str]  # of a chunk in a row, the server
 
 
 class Asker:
-    """Somebody who searches."""
+    """A client that searches."""
 
     def __init__(self, port: int) -> None:
         self._host = f"127.0.0.1:{port}"
@@ -109,13 +109,13 @@ async def under_load(asker: Asker, totals: dict[str, int]) -> AsyncIterator[Load
 
 
 class Hall:
-    """The house, and what its rows hold."""
+    """The running_stack, and what its rows hold."""
 
-    def __init__(self, stage: House, documents: int) -> None:
-        self.stage, self.documents = stage, documents
+    def __init__(self, stack: Stack, documents: int) -> None:
+        self.stack, self.documents = stack, documents
 
     def seats(self) -> Seats:
-        return {(chunk, row): host for host, row, chunk in self.stage.crawl.ask(SEATS)}
+        return {(chunk, row): host for host, row, chunk in self.stack.crawl.ask(SEATS)}
 
     def in_row(self, row: int) -> Counter[str]:
         """How many chunks each of its servers has."""
@@ -124,9 +124,9 @@ class Hall:
     def found(self, row: int) -> int:
         """How many documents the servers of a row that answer have, together."""
         found = 0
-        for name in self.stage.row(row):
-            if self.stage.stack.running[name].poll() is None:
-                told = self.stage.ask(name, "/search", {"query": "everywhere", "k": 1})
+        for name in self.stack.row(row):
+            if self.stack.processes.running[name].poll() is None:
+                told = self.stack.ask(name, "/search", {"query": "everywhere", "k": 1})
                 found += told.get("total", 0)
         return found
 
@@ -139,16 +139,16 @@ class Hall:
     def balanced(self) -> bool:
         """Every row whole, its chunks evenly spread, and nothing on its way."""
         even = all(
-            len(counts) == len(self.stage.row(row))
+            len(counts) == len(self.stack.row(row))
             and max(counts.values()) - min(counts.values()) <= 1
             for row in range(1, ROWS + 1)
             if (counts := self.in_row(row))
         )
-        settled = self.stage.crawl.ask(UNSETTLED) == [(0,)]
+        settled = self.stack.crawl.ask(UNSETTLED) == [(0,)]
         return even and settled and all(self.whole(row) for row in range(1, ROWS + 1))
 
     def host(self, name: str) -> str:
-        return f"127.0.0.1:{self.stage.crawl.ports[name]}"
+        return f"127.0.0.1:{self.stack.crawl.ports[name]}"
 
 
 async def becomes(true: Callable[[], bool], seconds: float, hall: Hall) -> float:
@@ -156,7 +156,7 @@ async def becomes(true: Callable[[], bool], seconds: float, hall: Hall) -> float
     began = time.monotonic()
     while not await asyncio.to_thread(true):
         held = (hall.in_row(1), hall.in_row(2))
-        assert time.monotonic() - began < seconds, (held, hall.stage.crawl.log[-3000:])
+        assert time.monotonic() - began < seconds, (held, hall.stack.crawl.log[-3000:])
         await asyncio.sleep(LOOK)
     return time.monotonic() - began
 
@@ -166,17 +166,17 @@ async def rows_of(
     dsn: str, directory: Path, texts: Texts, chunks: int
 ) -> AsyncIterator[tuple[Hall, Asker, Chunks]]:
     """Two rows of three servers with so many chunks, a watchdog and a front-end."""
-    with house(dsn, directory, chunk_wait=0, chunk_pages=EACH) as stage:
-        stage.servers(rows=ROWS, each=SERVERS)
-        stage.enter("front", "front", "--deadline", "5")
-        stage.stack.start("watchdog", *USHER, "watchdog", *WATCHDOG)
+    with running_stack(dsn, directory, chunk_wait=0, chunk_pages=EACH) as stack:
+        stack.servers(rows=ROWS, each=SERVERS)
+        stack.start("front", "front", "--deadline", "5")
+        stack.processes.start("watchdog", *USHER, "watchdog", *WATCHDOG)
         documents = texts.documents(chunks)
-        hall = Hall(stage, len(documents))
-        async with stocked(f"http://127.0.0.1:{stage.crawl.port}", directory / "built") as stock:
+        hall = Hall(stack, len(documents))
+        async with stocked(f"http://127.0.0.1:{stack.crawl.port}", directory / "built") as stock:
             await stock.fill(documents)
             assert len(stock.chunks) == chunks
             await becomes(hall.balanced, 60 + chunks / 10, hall)
-            asker = Asker(stage.crawl.ports["front"])
+            asker = Asker(stack.crawl.ports["front"])
             try:
                 yield hall, asker, stock.chunks
             finally:
@@ -220,7 +220,7 @@ async def play(dsn: str, directory: Path, chunks: int) -> None:
 
 async def one_dies(hall: Hall) -> None:
     await asyncio.sleep(1)
-    hall.stage.fall("server-1-1")
+    hall.stack.kill("server-1-1")
     took = await becomes(lambda: hall.whole(1), 30, hall)
     print(f"one server killed: its row was whole after {took:.1f} s with a grace of {GRACE:g} s")  # noqa: T201
     assert hall.host("server-1-1") not in hall.in_row(1)
@@ -228,13 +228,13 @@ async def one_dies(hall: Hall) -> None:
 
 async def a_row_dies(hall: Hall) -> None:
     for name in ("server-1-2", "server-1-3"):
-        hall.stage.fall(name)
+        hall.stack.kill(name)
     await asyncio.sleep(2)
 
 
 async def all_come_back(hall: Hall) -> None:
-    for name in hall.stage.row(1):
-        hall.stage.enter(name, "index-server", "--row", "1")
+    for name in hall.stack.row(1):
+        hall.stack.start(name, "index-server", "--row", "1")
     took = await becomes(hall.balanced, 60, hall)
     print(f"a whole row back: balance after {took:.1f} s, {dict(hall.in_row(1))}")  # noqa: T201
 
@@ -242,7 +242,7 @@ async def all_come_back(hall: Hall) -> None:
 async def one_joins(hall: Hall, chunks: int) -> None:
     """Those chunks move that it needs for its share, and no others."""
     before = hall.seats()
-    hall.stage.enter("server-1-4", "index-server", "--row", "1")
+    hall.stack.start("server-1-4", "index-server", "--row", "1")
     took = await becomes(hall.balanced, 60, hall)
     after = hall.seats()
     moved = Counter(after[seat] for seat in before if after[seat] != before[seat])
@@ -252,11 +252,11 @@ async def one_joins(hall: Hall, chunks: int) -> None:
 
 
 @pytest.mark.soak
-async def test_answers_stay_complete_whoever_dies(database: str, tmp_path: Path) -> None:
+async def test_results_stay_complete_while_servers_die(database: str, tmp_path: Path) -> None:
     await play(database, tmp_path, 40)
 
 
 @pytest.mark.soak
-async def test_answers_of_20_000_documents_stay_complete(database: str, tmp_path: Path) -> None:
+async def test_results_of_20_000_documents_stay_complete(database: str, tmp_path: Path) -> None:
     async with asyncio.timeout(400):
         await play(database, tmp_path, 400)

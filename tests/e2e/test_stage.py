@@ -1,4 +1,4 @@
-"""The one command: a whole crawl to a search page that finds things, whoever says stop or is killed meanwhile."""
+"""`usher crawl`, `up` and `demo`: crawls until their pages are searchable, also when processes are killed."""
 
 import os
 import signal
@@ -52,7 +52,7 @@ def all_found(one: Show) -> None:
     assert [url.rpartition("/")[2] for url in one.finds("number17")] == ["17"]
 
 
-def test_the_demo_needs_nothing_and_ends_with_a_site_that_can_be_searched(data: Path) -> None:
+def test_the_demo_needs_no_network_and_makes_its_site_searchable(data: Path) -> None:
     began = time.monotonic()
     with show(data, "demo", "--then", "end", ports=False) as one:
         own = data / "demo"
@@ -69,7 +69,7 @@ def test_the_demo_needs_nothing_and_ends_with_a_site_that_can_be_searched(data: 
 
 
 @EMBEDDED
-def test_ten_questions_find_the_right_page_of_a_real_documentation(
+def test_ten_queries_find_the_right_page_of_a_real_documentation(
     database: str, tmp_path: Path
 ) -> None:
     if not DOCS.is_dir():
@@ -89,9 +89,7 @@ def test_ten_questions_find_the_right_page_of_a_real_documentation(
 
 @pytest.mark.soak
 @EMBEDDED
-def test_ctrl_c_lets_what_is_under_way_end_and_the_next_run_goes_on(
-    database: str, tmp_path: Path
-) -> None:
+def test_ctrl_c_finishes_requests_and_the_next_run_continues(database: str, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with site() as web:
         with show(data, "crawl", "--delay", "0.1", web.url("/"), dsn=database) as one:
@@ -114,7 +112,7 @@ def test_ctrl_c_lets_what_is_under_way_end_and_the_next_run_goes_on(
 
 @pytest.mark.soak
 @EMBEDDED
-def test_whoever_is_killed_the_crawl_goes_on(database: str, tmp_path: Path) -> None:
+def test_the_crawl_goes_on_when_its_processes_are_killed(database: str, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with site() as web:
         with show(data, "crawl", "--delay", "0.1", web.url("/"), dsn=database) as one:
@@ -126,7 +124,7 @@ def test_whoever_is_killed_the_crawl_goes_on(database: str, tmp_path: Path) -> N
             asked = len(web.log)
             assert eventually(lambda: len(web.log) > asked + 5, 60), one.logs
             assert not set(before.values()) & set(one.role_processes().values())
-            below, ports = one.kin(), (data / "ports.json").read_text()
+            below, ports = one.descendants(), (data / "ports.json").read_text()
             one.process.kill()
         options = ("--delay", "0", "--then", "serve")
         with show(data, "crawl", *options, web.url("/"), dsn=database) as one:
@@ -143,7 +141,7 @@ CHANGED, GONE = range(20, 50), range(50, 55)
 
 
 @EMBEDDED
-def test_what_changed_is_found_as_it_is_now_soon_after_it_was_fetched(
+def test_changed_pages_are_searchable_soon_after_they_were_fetched(
     database: str, tmp_path: Path
 ) -> None:
     options = ("--delay", "0", "--then", "serve")

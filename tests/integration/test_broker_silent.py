@@ -31,16 +31,16 @@ async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
 
 async def test_servers_on_probation_answer_only_where_no_row_is_complete(rows: Rows) -> None:
     await rows.rows(2, 1, DOCUMENTS)
-    first, second = rows.seats
+    first, second = rows.servers
     rows.maps.probation[1] = rows.maps.rows.pop(1)
-    async with rows.hall() as hall:
+    async with rows.cluster() as cluster:
         for _ in range(4):
-            answer = await search(hall)
+            answer = await search(cluster)
             assert (answer.results.total, answer.partial) == (TOTAL, False)
         assert not first.asked
         del rows.maps.rows[2]
-        assert await becomes(hall, lambda: second.host not in hall.servers)
-        answer = await search(hall)
+        assert await becomes(cluster, lambda: second.host not in cluster.servers)
+        answer = await search(cluster)
         assert (answer.results.total, answer.partial) == (TOTAL, False)
         assert "/search" in first.asked
 
@@ -48,12 +48,12 @@ async def test_servers_on_probation_answer_only_where_no_row_is_complete(rows: R
 async def test_a_large_map_is_read_again_at_once_if_no_row_is_complete(rows: Rows) -> None:
     """Reading the map took long, so the next time is far off; then the only healthy server goes on probation."""
     await rows.rows(1, 1, DOCUMENTS)
-    async with rows.hall() as hall:
-        hall._holdings_due = time.monotonic() + 1_000
+    async with rows.cluster() as cluster:
+        cluster._holdings_due = time.monotonic() + 1_000
         rows.maps.probation[1] = rows.maps.rows.pop(1)
-        await hall.refresh()  # the row is gone
-        await hall.refresh()
-        answer = await search(hall)
+        await cluster.refresh()  # the row is gone
+        await cluster.refresh()
+        answer = await search(cluster)
     assert (answer.results.total, answer.partial) == (TOTAL, False)
 
 
@@ -69,46 +69,46 @@ async def test_a_server_that_leaves_probation_between_two_calls_is_not_forgotten
         rows.maps.probation = {}
         rows.maps.after_rows = lambda: None
 
-    async with rows.hall() as hall:
+    async with rows.cluster() as cluster:
         rows.maps.after_rows = become_healthy
-        hall._holdings_due = 0
-        await hall.refresh()
+        cluster._holdings_due = 0
+        await cluster.refresh()
         rows.maps.away = True
-        await hall.refresh()
-        answer = await search(hall)
+        await cluster.refresh()
+        answer = await search(cluster)
     assert (answer.results.total, answer.partial) == (TOTAL, False)
 
 
-async def test_a_server_that_swallows_answers_is_detected_without_a_query(rows: Rows) -> None:
+async def test_a_silent_server_is_detected_without_a_query(rows: Rows) -> None:
     """One-way loss as a proxy makes it: connections and requests arrive, answers do not."""
     await rows.rows(2, 1, DOCUMENTS)
-    silent = rows.seats[0]
+    silent = rows.servers[0]
     async with swallowing(silent.host) as (proxy, is_passing):
         rows.maps.rows[1] = {proxy: rows.maps.rows[1][silent.host]}
-        async with rows.hall() as hall:
-            assert hall.is_available(proxy)
+        async with rows.cluster() as cluster:
+            assert cluster.is_available(proxy)
             is_passing.clear()
             began = time.monotonic()
             async with asyncio.timeout(20):
-                while hall.is_available(proxy):
-                    await hall.refresh()
+                while cluster.is_available(proxy):
+                    await cluster.refresh()
             assert time.monotonic() - began >= PROBE_TIMEOUT_SECONDS
-            answer = await search(hall)
+            answer = await search(cluster)
             assert (answer.results.total, answer.partial) == (TOTAL, False)
-            assert rows.seats[1].asked
+            assert rows.servers[1].asked
             is_passing.set()
-            assert await becomes(hall, lambda: hall.is_available(proxy))
+            assert await becomes(cluster, lambda: cluster.is_available(proxy))
 
 
-async def search(hall: ClusterView) -> SearchResult:
-    return await Broker(hall, deadline=5).search(parse_query("everywhere"))
+async def search(cluster: ClusterView) -> SearchResult:
+    return await Broker(cluster, deadline=5).search(parse_query("everywhere"))
 
 
-async def becomes(hall: ClusterView, is_true: Callable[[], bool]) -> bool:
+async def becomes(cluster: ClusterView, is_true: Callable[[], bool]) -> bool:
     """Whether it becomes true while the front-end polls and probes."""
     until = time.monotonic() + 20
     while not is_true() and time.monotonic() < until:
-        await hall.refresh()
+        await cluster.refresh()
         await asyncio.sleep(0.1)
     return is_true()
 

@@ -1,4 +1,4 @@
-"""The index builder: which pages become documents, and what becomes of chunks that cannot be built."""
+"""The index builder: chunks that are built, and chunks that cannot be built."""
 
 import asyncio
 import gzip
@@ -36,7 +36,7 @@ async def trade(migrated: Server, tmp_path_factory: pytest.TempPathFactory) -> A
 
 @pytest.fixture
 def builds(trade: Trade, tmp_path: Path) -> Builds:
-    """A builder in this process; its presses are processes of their own."""
+    """A builder in this process; its workers are separate processes."""
 
     def made(wish: BuilderOptions | None = None) -> AbstractAsyncContextManager[str]:
         asked = wish or BuilderOptions(bind=free_bind(), processes=1)
@@ -47,7 +47,7 @@ def builds(trade: Trade, tmp_path: Path) -> Builds:
 
 
 @pytest.mark.seed("001.20")
-async def test_a_chunk_is_built_served_and_kept_until_every_row_has_it(
+async def test_a_chunk_is_built_and_served_until_every_row_has_it(
     trade: Trade, builds: Builds, tmp_path: Path
 ) -> None:
     async with builds() as host:
@@ -65,7 +65,7 @@ async def test_a_chunk_is_built_served_and_kept_until_every_row_has_it(
         assert list((tmp_path / "built").glob("*/incoming/*")) == []
 
 
-async def test_a_chunk_that_cannot_be_built_says_why_and_hurts_no_other(
+async def test_a_chunk_that_cannot_be_built_is_reported_and_others_are_built(
     trade: Trade, builds: Builds
 ) -> None:
     gone = await trade.crawl(titled("/gone", "Gone"), kept=False)
@@ -104,7 +104,7 @@ async def test_files_of_other_crawlers_are_built(
         assert sorted(texts_of(kept.path, chunk).values()) == ["A", "B"]
 
 
-async def test_no_error_of_a_builder_shows_a_path(
+async def test_errors_of_a_builder_show_no_path(
     trade: Trade, builds: Builds, tmp_path: Path
 ) -> None:
     async with builds():
@@ -119,9 +119,7 @@ async def test_no_error_of_a_builder_shows_a_path(
     assert "/" not in reason
 
 
-async def test_a_crawler_that_is_away_for_a_moment_is_waited_for(
-    trade: Trade, builds: Builds
-) -> None:
+async def test_the_builder_waits_for_a_silent_crawler(trade: Trade, builds: Builds) -> None:
     port = free_port()
     chunk = await trade.crawl(titled("/away", "Away"))
     with_port = f"127.0.0.1:{port}"
@@ -144,7 +142,7 @@ async def test_a_crawler_that_is_away_for_a_moment_is_waited_for(
         trade.ask(move, host, crawler)
 
 
-async def test_who_stops_ends_what_it_has_begun(trade: Trade, builds: Builds) -> None:
+async def test_a_builder_that_stops_finishes_its_chunks(trade: Trade, builds: Builds) -> None:
     chunks = [await trade.crawl(*(titled(f"/{n}", "T") for n in range(20))) for _ in range(3)]
     async with builds():
         assert await soon(lambda: any(trade.chunk(chunk)[0] for chunk in chunks))
@@ -153,7 +151,7 @@ async def test_who_stops_ends_what_it_has_begun(trade: Trade, builds: Builds) ->
         assert await soon(lambda: {trade.chunk(chunk)[0] for chunk in chunks} == {"built"})
 
 
-async def test_two_builders_do_not_share_a_directory(builds: Builds) -> None:
+async def test_two_builders_cannot_use_one_directory(builds: Builds) -> None:
     bind = free_bind()
     async with builds(BuilderOptions(bind=bind, host="b:1")):
         with pytest.raises(Conflict, match="in use"):
@@ -161,7 +159,7 @@ async def test_two_builders_do_not_share_a_directory(builds: Builds) -> None:
                 pass
 
 
-async def test_a_builder_without_room_says_so_until_there_is_some(
+async def test_a_builder_reports_a_full_disk_until_there_is_space(
     trade: Trade, tmp_path: Path
 ) -> None:
     disk = tmp_path / "disk"

@@ -1,4 +1,4 @@
-"""A builder that is killed: started again it goes on with what it had, and its presses do not outlive it."""
+"""A killed builder resumes its claims when it is restarted, and its workers exit with it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,18 +14,16 @@ SLOW = b"<title>Slow</title>" + b"<div><p>word <b>bold</b>" * 300_000
 
 
 @pytest.mark.soak
-async def test_a_builder_that_is_killed_goes_on_with_what_it_had(
-    database: str, tmp_path: Path
-) -> None:
+async def test_a_killed_builder_resumes_its_claims(database: str, tmp_path: Path) -> None:
     words = ("builder", "--bind", str(free_bind()), "--processes", "1")
     async with trading(database, tmp_path, lease=60) as trade:
         chunk = await trade.crawl(*(replace(titled(f"/{n}", "-"), body=SLOW) for n in range(3)))
         with component(trade, tmp_path, *words) as builder:
-            assert await soon(lambda: presses_of(builder.pid))
-            presses = presses_of(builder.pid)
+            assert await soon(lambda: workers_of(builder.pid))
+            workers = workers_of(builder.pid)
             builder.kill()
             builder.wait()
-        assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in presses), 5)
+        assert eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 5)
         assert trade.chunk(chunk) == ("building", "")
         with component(trade, tmp_path, *words):
             assert await soon(lambda: trade.chunk(chunk) == ("built", ""), 30), trade.chunk(chunk)
@@ -33,8 +31,8 @@ async def test_a_builder_that_is_killed_goes_on_with_what_it_had(
         assert attempts == [(1,)]
 
 
-def presses_of(pid: int) -> list[int]:
-    """The presses of a builder, which all its threads may have started."""
+def workers_of(pid: int) -> list[int]:
+    """The workers of a builder, which all its threads may have started."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         found += [int(one) for one in task.read_text().split()]

@@ -1,4 +1,4 @@
-"""The end of a chunk: what became of its pages, those nobody told of, and its hosts, in one call."""
+"""The end of a chunk: the results of its pages, its unreported pages, and its hosts, in one call."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from support.mgmt.admitted_pages import (
 )
 from usher.db.pool import Connection, connect
 from usher.door.guestbook import FetchReport, FetchResult
-from usher.mgmt import chunks
+from usher.mgmt import chunk_pages, chunks
 from usher.mgmt.chunks import ClaimedChunk, PageClaim
 
 
@@ -24,7 +24,7 @@ async def outcomes(
     conn: Connection, pack: ClaimedChunk, *results: FetchResult
 ) -> list[FetchReport]:
     """What became of the first pages of a chunk."""
-    found = [await chunks.find_page(conn, url(page.url)) for page in pack.pages]
+    found = [await chunk_pages.find_page(conn, url(page.url)) for page in pack.pages]
     return [
         FetchReport(page.domain64, page.path, result, pack.chunk_id, 200)
         for page, result in zip(found, results, strict=False)

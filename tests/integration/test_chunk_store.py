@@ -1,4 +1,4 @@
-"""Chunk files on a shelf: whole or not there, found by their ids, tidied after a crash."""
+"""Chunk files are complete or absent, found by their ids, and cleaned up after a crash."""
 
 import hashlib
 import os

@@ -23,7 +23,7 @@ from usher.db.pool import Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import FetchReport
 from usher.door.rules import Knock
-from usher.mgmt import chunks
+from usher.mgmt import chunk_pages, chunks
 from usher.mgmt.chunks import ClaimedChunk, HostTrouble, PageClaim
 
 
@@ -174,7 +174,7 @@ async def test_a_failed_page_is_marked_and_another_comes_into_the_chunk(database
         pack = await chunks.claim_links(conn, me, PageClaim(), now=NOW + SOON)
         assert pack
         assert await chunks.lock_chunk(conn, me, pack.chunk_id, lease=LEASE, now=NOW + SOON)
-        page = await chunks.find_page(conn, url(pack.pages[2].url))
+        page = await chunk_pages.find_page(conn, url(pack.pages[2].url))
         assert page
         failed = FetchReport(
             page.domain64, page.path, "failure", chunk_id=pack.chunk_id, status=500
@@ -306,7 +306,7 @@ async def test_a_host_in_trouble_rests_ever_longer_and_is_forgiven_after_quiet(
     async with await connect(database) as conn:
         await delay(conn, 0)
         me = await component(conn, "c")
-        page = await chunks.find_page(conn, url("https://a.com/0"))
+        page = await chunk_pages.find_page(conn, url("https://a.com/0"))
         assert page
         number, now = page.domain64, NOW
         for seconds in (10, 20, 40):
@@ -354,6 +354,6 @@ async def test_a_crawl_that_nobody_saw_end_ends_with_the_next_look(database: str
 
 async def success(conn: Connection, pack: ClaimedChunk) -> FetchReport:
     """The only page of a chunk, fetched."""
-    found = await chunks.find_page(conn, url(pack.pages[0].url))
+    found = await chunk_pages.find_page(conn, url(pack.pages[0].url))
     assert found
     return FetchReport(found.domain64, found.path, "success", pack.chunk_id, 200)

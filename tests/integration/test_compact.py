@@ -1,4 +1,4 @@
-"""Compaction: what nobody needs leaves, what is left of many chunks becomes one, and no page is lost or there twice."""
+"""Compaction: obsolete chunks leave, the rest of many chunks becomes one, and no page is lost or there twice."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,15 @@ import pytest
 from support.mgmt.admitted_pages import NOW
 from support.mgmt.compaction import LATER, LEASE, House, paths
 from usher.db.pool import Connection, connect
-from usher.mgmt import chunks, compaction, components, page_versions, placements, queries
+from usher.mgmt import (
+    chunks,
+    compaction,
+    components,
+    page_versions,
+    placements,
+    queries,
+    server_maps,
+)
 from usher.mgmt.compaction import MERGE_TIMEOUT
 
 FIRSTS = ("/0", "/4", "/8")
@@ -44,7 +52,7 @@ async def test_a_chunk_with_nothing_left_leaves_when_every_row_has_what_is_newer
         later = LATER + placements.RELEASED_COPY_DELAY
         assert await placements.leaving(house.conn, server, now=later, n=9) == [old]
         assert await page_versions.to_retire(house.conn, server, n=9) == []
-    found = await placements.full_map(house.conn)
+    found = await server_maps.full_map(house.conn)
     assert [chunks for _, servers in found.rows for _, chunks in servers] == [[new], [new]]
     assert await house.ask("select placements from work.server_load") == [(1,), (1,)]
     assert (
@@ -167,7 +175,7 @@ async def test_chunks_say_what_they_are_made_of_and_where_they_went(house: House
     old = await queries.show_chunk(house.conn, made.sources[0])
     assert (old.made_of, old.merged_into) == ([], [made.chunk_id])
     wanted = await placements.wanted(house.conn, house.servers[0], n=1)
-    assert wanted[0].crawler_host == "b"  # nobody crawled it
+    assert wanted[0].crawler_host == "b"  # compaction made it
     events = await components.events(house.conn, n=9)
     words = f"3 pages of chunks {', '.join(map(str, made.sources))}"
     assert ("compacting", words) in [(one.kind, one.reason) for one in events]

@@ -77,7 +77,7 @@ class Shop:
         return pack.chunk_id
 
     def page(self, number: int) -> WarcPage:
-        """Words that nobody takes for another page's."""
+        """Words that no other page has."""
         title = f"Visit {self.visits} of {number}"
         self.titles[f"https://shop.test/{number}"] = title
         chance = random.Random(title)  # noqa: S311 - the same words each time
@@ -125,7 +125,7 @@ class Shop:
         return {int(path.stem) for path in self.data.glob("index/*/chunks/**/*.idx")}
 
     async def compacted(self, most: int) -> None:
-        """Until few are left; whoever asks meanwhile finds every page, once and as it is."""
+        """Until few are left; searches meanwhile find every page once and as it is."""
 
         def done() -> bool:
             self.trade.ask(DUE)

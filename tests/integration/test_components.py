@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from support.mgmt.named_components import identify_by_host
 from usher.db.pool import Connection, connect
 from usher.db.statements import Statement
 from usher.errors import BadInput, Conflict, NotAllowed, NotFound
@@ -33,16 +34,14 @@ async def rows(conn: Connection, number: int) -> None:
 
 
 async def server(conn: Connection, host: str, row: int | None = None) -> ComponentRecord:
-    return await caller_identity.identify_by_host(
-        conn, host=host, type="index-server", row=row, now=NOW
-    )
+    return await identify_by_host(conn, host=host, type="index-server", row=row, now=NOW)
 
 
 @pytest.mark.seed("000.8")
 async def test_a_host_is_one_component_for_ever(conn: Connection) -> None:
-    first = await caller_identity.identify_by_host(conn, host="http://10.0.0.7:5000/", now=NOW)
-    again = await caller_identity.identify_by_host(conn, host="10.0.0.7:5000", now=NOW + SECOND)
-    other = await caller_identity.identify_by_host(conn, host="10.0.0.7:5001", now=NOW)
+    first = await identify_by_host(conn, host="http://10.0.0.7:5000/", now=NOW)
+    again = await identify_by_host(conn, host="10.0.0.7:5000", now=NOW + SECOND)
+    other = await identify_by_host(conn, host="10.0.0.7:5001", now=NOW)
     assert again == replace(first, seen_at=NOW + SECOND, called_at=NOW + SECOND)
     assert (first.host, first.machine, first.type, first.state) == (
         "10.0.0.7:5000", "10.0.0.7", None, "online",
@@ -57,46 +56,44 @@ async def test_a_host_is_one_component_for_ever(conn: Connection) -> None:
 
 
 async def test_its_type_is_learned_from_the_first_call_that_tells(conn: Connection) -> None:
-    unknown = await caller_identity.identify_by_host(conn, host="c", now=NOW)
-    learned = await caller_identity.identify_by_host(conn, host="c", type="Crawler", now=NOW)
+    unknown = await identify_by_host(conn, host="c", now=NOW)
+    learned = await identify_by_host(conn, host="c", type="Crawler", now=NOW)
     assert (unknown.id, unknown.type) == (learned.id, None)
     assert learned.type == "crawler"
-    assert await caller_identity.identify_by_host(conn, host="c", now=NOW) == learned
+    assert await identify_by_host(conn, host="c", now=NOW) == learned
     for other in ("index-server", "front-end"):
         with pytest.raises(Conflict, match="of type crawler"):
-            await caller_identity.identify_by_host(conn, host="c", type=other, now=NOW)
+            await identify_by_host(conn, host="c", type=other, now=NOW)
     with pytest.raises(BadInput):
-        await caller_identity.identify_by_host(conn, host="c", type="pilot", now=NOW)
+        await identify_by_host(conn, host="c", type="pilot", now=NOW)
     assert await components.show(conn, "c") == learned
 
 
 async def test_a_sign_of_life_is_written_once_a_second(conn: Connection) -> None:
-    one = await caller_identity.identify_by_host(conn, host="c", now=NOW)
-    soon = await caller_identity.identify_by_host(conn, host="c", now=NOW + SECOND / 2)
+    one = await identify_by_host(conn, host="c", now=NOW)
+    soon = await identify_by_host(conn, host="c", now=NOW + SECOND / 2)
     assert soon.seen_at == NOW + SECOND / 2
     assert (await components.show(conn, "c")).seen_at == NOW
-    await caller_identity.identify_by_host(conn, host="c", now=NOW + SECOND)
+    await identify_by_host(conn, host="c", now=NOW + SECOND)
     assert (await components.show(conn, "c")).seen_at == NOW + SECOND
-    earlier = await caller_identity.identify_by_host(conn, host="c", now=NOW - SECOND)
+    earlier = await identify_by_host(conn, host="c", now=NOW - SECOND)
     assert (earlier.id, earlier.seen_at) == (one.id, NOW + SECOND)
 
 
 async def test_calls_of_one_component_do_not_wait_for_each_other(database: str) -> None:
     async with await connect(database) as one, await connect(database) as two:
-        await caller_identity.identify_by_host(one, host="c", type="crawler", now=NOW)
+        await identify_by_host(one, host="c", type="crawler", now=NOW)
         async with one.transaction():
-            await caller_identity.identify_by_host(one, host="c", now=NOW + 5 * SECOND)
+            await identify_by_host(one, host="c", now=NOW + 5 * SECOND)
             async with asyncio.timeout(5):
-                await caller_identity.identify_by_host(two, host="c", now=NOW + 9 * SECOND)
+                await identify_by_host(two, host="c", now=NOW + 9 * SECOND)
         assert (await components.show(two, "c")).seen_at == NOW + 5 * SECOND
 
 
 async def test_many_first_calls_at_once_make_one_component(database: str) -> None:
     async def call() -> ComponentRecord:
         async with await connect(database) as own:
-            return await caller_identity.identify_by_host(
-                own, host="s:1", type="index-server", now=NOW
-            )
+            return await identify_by_host(own, host="s:1", type="index-server", now=NOW)
 
     found = await asyncio.gather(*(call() for _ in range(8)))
     assert len({one.id for one in found}) == 1
@@ -111,7 +108,7 @@ async def test_two_roles_at_once_under_one_name_make_one_component(database: str
     async def call(kind: str) -> ComponentRecord | Conflict:
         async with await connect(database) as own:
             try:
-                return await caller_identity.identify_by_host(own, host="c:1", type=kind, now=NOW)
+                return await identify_by_host(own, host="c:1", type=kind, now=NOW)
             except Conflict as error:
                 return error
 
@@ -143,9 +140,7 @@ async def test_a_token_speaks_for_all_roles_at_its_host(conn: Connection) -> Non
     token = await tokens.check(conn, secret, now=NOW)
     assert token
     with pytest.raises(Conflict):
-        await caller_identity.identify_by_host(
-            conn, host="10.0.0.7", type="crawler", token_id=token.id, now=NOW
-        )
+        await identify_by_host(conn, host="10.0.0.7", type="crawler", token_id=token.id, now=NOW)
     await conn.execute("update work.component set token_id = %s", [token.id])
     for role in ("index-builder", "crawler", "index-server"):
         caller = CallerIdentity("10.0.0.7", (role,), is_named=False)
@@ -180,13 +175,13 @@ async def test_a_row_is_declared_or_the_shortest(conn: Connection) -> None:
             await server(conn, "s11", row=wrong)
     assert await components.find(conn, "s11") is None
     with pytest.raises(BadInput, match="Only index servers"):
-        await caller_identity.identify_by_host(conn, host="c", type="crawler", row=1, now=NOW)
+        await identify_by_host(conn, host="c", type="crawler", row=1, now=NOW)
     assert await components.find(conn, "c") is None
 
 
 @pytest.mark.seed("001.2", "001.3", "001.6")
 async def test_states_are_declared(conn: Connection) -> None:
-    one = await caller_identity.identify_by_host(conn, host="c", type="crawler", now=NOW)
+    one = await identify_by_host(conn, host="c", type="crawler", now=NOW)
     later = NOW + SECOND
     bad = await components.declare(conn, one.id, "error", reason="disk\0 full", now=later)
     assert (bad.state, bad.state_reason, bad.state_since) == ("error", "disk full", later)
@@ -217,7 +212,7 @@ async def test_a_server_declares_its_weight_and_row(conn: Connection) -> None:
 
 async def test_only_index_servers_are_drained(conn: Connection) -> None:
     await server(conn, "s")
-    await caller_identity.identify_by_host(conn, host="c", type="crawler", now=NOW)
+    await identify_by_host(conn, host="c", type="crawler", now=NOW)
     assert (await components.drain(conn, "http://s/", on=True, now=NOW)).draining
     assert (await components.drain(conn, "s", on=True, now=NOW)).draining
     assert [one.condition for one in await components.servers(conn, now=NOW)] == ["draining"]
@@ -266,7 +261,7 @@ async def test_the_watchdogs_findings_are_kept(conn: Connection) -> None:
 
 async def test_lists_go_on_from_a_host(conn: Connection) -> None:
     for host in ("c", "a", "b"):
-        await caller_identity.identify_by_host(conn, host=host, type="crawler", now=NOW)
+        await identify_by_host(conn, host=host, type="crawler", now=NOW)
     await server(conn, "s")
     listed = await components.list_components(conn)
     assert [one.host for one in listed] == ["a", "b", "c", "s"]
@@ -297,33 +292,25 @@ async def test_a_host_belongs_to_its_token_until_that_is_revoked(conn: Connectio
         assert token
         ids.append(token.id)
     one, two = ids
-    mine = await caller_identity.identify_by_host(
-        conn, host="c", type="crawler", token_id=one, now=NOW
-    )
+    mine = await identify_by_host(conn, host="c", type="crawler", token_id=one, now=NOW)
     assert mine.token_id == one
-    assert (
-        await caller_identity.identify_by_host(conn, host="c", token_id=one, now=NOW)
-    ).token_id == one
-    assert (
-        await caller_identity.identify_by_host(conn, host="c", is_trusted=True, now=NOW)
-    ).token_id == one
+    assert (await identify_by_host(conn, host="c", token_id=one, now=NOW)).token_id == one
+    assert (await identify_by_host(conn, host="c", is_trusted=True, now=NOW)).token_id == one
     for other in (two, None):
         with pytest.raises(NotAllowed):
-            await caller_identity.identify_by_host(conn, host="c", token_id=other, now=NOW)
+            await identify_by_host(conn, host="c", token_id=other, now=NOW)
     await tokens.revoke(conn, "one", now=NOW)
-    assert (await caller_identity.identify_by_host(conn, host="c", now=NOW)).token_id == one
-    assert (
-        await caller_identity.identify_by_host(conn, host="c", token_id=two, now=NOW)
-    ).token_id == two
+    assert (await identify_by_host(conn, host="c", now=NOW)).token_id == one
+    assert (await identify_by_host(conn, host="c", token_id=two, now=NOW)).token_id == two
 
 
 async def test_a_call_that_is_refused_leaves_nothing(database: str) -> None:
     async with await connect(database) as conn:
         for refused in ("http://x/y", "0.0.0.0:1", "a b"):
             with pytest.raises(BadInput):
-                await caller_identity.identify_by_host(conn, host=refused, now=NOW)
+                await identify_by_host(conn, host=refused, now=NOW)
         with pytest.raises(BadInput):
-            await caller_identity.identify_by_host(conn, host="c", type="crawler", row=1, now=NOW)
+            await identify_by_host(conn, host="c", type="crawler", row=1, now=NOW)
         assert await components.list_components(conn) == []
         assert await components.events(conn) == []
 
@@ -333,7 +320,7 @@ async def test_mgmts_own_role_is_enough(database: str) -> None:
         secret = await tokens.make(conn, "one", "work", "index-server", now=NOW)
         token = await tokens.check(conn, secret, now=NOW)
         assert token
-        one = await caller_identity.identify_by_host(
+        one = await identify_by_host(
             conn, host="s", type="index-server", token_id=token.id, now=NOW
         )
         await components.declare(conn, one.id, "waiting", weight=2, now=NOW)
@@ -361,7 +348,7 @@ async def test_a_component_is_found_by_its_index(conn: Connection, statement: St
 
 
 async def test_events_go_on_from_one(conn: Connection) -> None:
-    one = await caller_identity.identify_by_host(conn, host="c", now=NOW)
+    one = await identify_by_host(conn, host="c", now=NOW)
     notes = [NewEvent(NOW, "note", one.id, reason=str(number)) for number in range(5)]
     await components.add_events(conn, *notes, NewEvent(NOW, "note", chunk_id=7))
     last = await components.events(conn, n=2)

@@ -1,4 +1,4 @@
-"""The parts of a crawler with a real site: leases, turns, what robots.txt amounts to, what the door was told."""
+"""The parts of a crawler with a real site: leases, crawl delays, robots.txt, reported links."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""domain64 in SQL says the same as domain64 in Python."""
+"""domain64 in SQL agrees with domain64 in Python."""
 
 from collections.abc import Callable
 from typing import Any

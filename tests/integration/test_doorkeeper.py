@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from support.models.default_filters import DEFAULTS
 from usher.db.pool import Connection, Database, connect
-from usher.door import admin, filters, hosts
+from usher.door import admin, hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import FetchReport
 from usher.door.rules import Knock, Verdict
@@ -339,7 +340,7 @@ async def test_a_host_that_changes_between_two_batches_is_judged_anew(door: Door
 
 async def test_the_house_begins_with_the_default_filters(door: Doorkeeper) -> None:
     async with door.db.transaction() as conn:
-        assert (await hosts.door_settings(conn)).filters == list(filters.DEFAULTS)
+        assert (await hosts.door_settings(conn)).filters == list(DEFAULTS)
     (answer,) = (await door.knock(["https://example.com/photo.JPG"], now=MONDAY)).answers
     assert (answer.reason.value, answer.detail.split(":")[0]) == ("filtered", "media")
 

@@ -1,4 +1,4 @@
-"""The index knows what it holds, and survives what happens to it."""
+"""The engine: commits, crashes, full disks and damaged directories."""
 
 import os
 import random
@@ -42,7 +42,7 @@ def test_a_chunk_counts_once_it_is_committed(engine: Engine) -> None:
     assert found(engine, "index") == []
 
 
-def test_a_chunk_that_has_to_be_loaded_again_is_found_until_it_is(engine: Engine) -> None:
+def test_an_unloaded_chunk_stays_searchable_until_it_is_added_again(engine: Engine) -> None:
     engine.add(5, PAGES)
     engine.add(6, [page("x", "other text")])
     engine.commit()
@@ -76,7 +76,7 @@ def test_the_newer_version_of_a_page_stays(engine: Engine) -> None:
     assert engine.chunks() == {1, 2}
 
 
-def test_a_bad_document_takes_only_its_chunk_along(engine: Engine) -> None:
+def test_a_bad_document_affects_only_its_chunk(engine: Engine) -> None:
     def documents() -> Iterator[IndexDocument]:
         yield from PAGES
         raise BadInput("damaged")
@@ -88,7 +88,7 @@ def test_a_bad_document_takes_only_its_chunk_along(engine: Engine) -> None:
     assert (engine.chunks(), engine.documents) == ({1}, len(PAGES))
 
 
-def test_what_was_committed_is_there_after_reopening(tmp_path: Path) -> None:
+def test_committed_chunks_are_there_after_reopening(tmp_path: Path) -> None:
     first = Engine.open(tmp_path, heap=HEAP)
     first.add(1, PAGES)
     first.commit()
@@ -102,7 +102,7 @@ def test_what_was_committed_is_there_after_reopening(tmp_path: Path) -> None:
     again.close()
 
 
-def test_directories_that_are_no_index_of_ours(tmp_path: Path) -> None:
+def test_directories_that_are_not_an_index(tmp_path: Path) -> None:
     import tantivy
 
     other = tmp_path / "other"
@@ -121,7 +121,7 @@ def test_directories_that_are_no_index_of_ours(tmp_path: Path) -> None:
         Engine.open(tmp_path / "file")
 
 
-def test_nobody_who_asks_waits_for_whoever_adds(engine: Engine) -> None:
+def test_searches_do_not_wait_for_writes(engine: Engine) -> None:
     engine.add(0, PAGES)
     engine.commit()
     failed: list[BaseException] = []
@@ -159,7 +159,7 @@ for chunk in range(max(engine.chunks(), default=0) + 1, 1000000):
 """
 
 
-def test_killed_at_any_moment_index_and_knowledge_agree(tmp_path: Path) -> None:
+def test_after_a_kill_documents_and_loaded_chunks_are_consistent(tmp_path: Path) -> None:
     chance = random.Random(7)  # noqa: S311 - moments to kill at
     here = str(Path(__file__).parents[1])
     for _ in range(4):
@@ -190,7 +190,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     if subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=4m", "usher", tmp_path], check=False
     ).returncode:
-        pytest.skip("this machine lets nobody mount")
+        pytest.skip("this machine does not allow mounts")
     chance = random.Random(3)  # noqa: S311
 
     def pages(number: int) -> list[IndexDocument]:

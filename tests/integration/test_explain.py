@@ -108,7 +108,7 @@ async def test_what_is_not_inside(house: House) -> None:
 
 
 async def test_a_page_that_waits(house: House) -> None:
-    assert await house.told() == (False, "It waits, and no crawler is online.", "usher crawler")
+    assert await house.told() == (False, "It waits, but no crawler is online.", "usher crawler")
     crawler = await house.component("c:1", "crawler")
     assert await house.told() == (False, "It waits for its turn.", "usher status")
     await house.host(ready_at=NOW + HOUR, troubles=3, trouble="HTTP 429", trouble_at=NOW)
@@ -121,10 +121,10 @@ async def test_a_page_that_waits(house: House) -> None:
     )
     chunk = await house.chunk(crawler, state="crawling", lease_until=NOW + HOUR)
     await house.host(held_by=chunk)
-    words = f"It waits until c:1, which crawls its host, is done with chunk {chunk}."
+    words = f"It waits until c:1 has finished chunk {chunk}, which holds the host."
     assert await house.told() == (False, words, f"usher chunks show {chunk}")
     await house.host(policy="paused", policy_reason="ill")
-    assert (await house.finding()).words == "It waits, and its host is paused: ill."
+    assert (await house.finding()).words == "It waits, but its host is paused: ill."
 
 
 async def test_groups_rest_together(house: House) -> None:
@@ -145,16 +145,18 @@ async def test_what_a_fetch_said(house: House) -> None:
     await house.page(state="crawling", chunk_id=chunk)
     assert (await house.finding()).words == f"It is being crawled by c:1, in chunk {chunk}."
     await house.page(state="error", reason="HTTP 503", status=503, next_fetch=NOW + HOUR)
-    assert (await house.finding()).words.startswith("Its last fetch failed: HTTP 503. It may come")
+    assert (await house.finding()).words.startswith(
+        "Its last fetch failed: HTTP 503. The next attempt"
+    )
     for known, words, command in (
-        ({"state": "idle"}, "It is known, but nobody has asked that it be crawled.", "usher add "),
+        ({"state": "idle"}, "It is known, but no knock asked to crawl it.", "usher add "),
         ({"state": "crawled", "reason": "robots.txt: Disallow: /a (group *)"},
          "Its host forbids it, by robots.txt: Disallow: /a (group *).", "usher hosts show"),
         ({"reason": "HTTP 301, permanent redirect to https://x.example/b"},
-         "It sends elsewhere: HTTP 301, permanent redirect to https://x.example/b.", "usher explain https://x.example/b"),
+         "It redirects: HTTP 301, permanent redirect to https://x.example/b.", "usher explain https://x.example/b"),
         ({"reason": "asks not to be found", "noindex": True}, "The page asks not to be found.", "usher fetch"),
-        ({"reason": None, "noindex": False}, "It was crawled, and there is nothing to find.", "usher fetch"),
-        ({"gone": True, "status": 410}, "Its server says that it is gone (HTTP 410).", ""),
+        ({"reason": None, "noindex": False}, "It was crawled, but it has no text.", "usher fetch"),
+        ({"gone": True, "status": 410}, "Its server answered that it is gone (HTTP 410).", ""),
     ):  # fmt: skip
         await house.page(**known)
         found = await house.finding()
@@ -175,7 +177,7 @@ async def test_from_the_chunk_to_the_rows(house: House) -> None:
 
     assert await house.told() == (
         False,
-        f"{at} waits to be built, and no builder is online.",
+        f"{at} waits to be built, but no builder is online.",
         "usher builder",
     )
     builder = await house.component("b:1", "index-builder")
@@ -189,13 +191,13 @@ async def test_from_the_chunk_to_the_rows(house: House) -> None:
     assert told == (False, f"{at} could not be built: bad file.", f"usher chunks retry {chunk}")
     await become(reason="")
     assert await become(index_state="built", built_at=NOW) == (
-        False, f"{at} has no seat in any row: no index server is there.", "usher index-server"
+        False, f"{at} is on no index server, because none is registered.", "usher index-server"
     )  # fmt: skip
     await house.run("update work.settings set rows = 2")
     server = await house.component("s:1", "index-server", row=1)
     await house.seat(chunk, server, 1, "wanted")
-    where = "s:1, which is to answer for it in row 1, "
-    assert (await house.finding()).words == f"{where}has yet to load chunk {chunk}."
+    where = "s:1, which answers for it in row 1, "
+    assert (await house.finding()).words == f"{where}has not loaded chunk {chunk} yet."
     await house.run("update work.placement set state = 'loaded'")
     assert await house.told() == (True, f"in chunk {chunk}, in 1 of 2 rows.", show)
     await house.run("update work.component set health = 'failure' where host = 's:1'")
@@ -217,9 +219,11 @@ async def test_the_same_text_elsewhere(house: House) -> None:
     story = await house.story()
     assert story.trail is not None
     assert story.trail.text.original == "https://first.example/?q=1"
-    assert "shown as one with https://first.example/?q=1" in (await house.finding()).words
+    assert (
+        "results show it together with https://first.example/?q=1" in (await house.finding()).words
+    )
     await house.page(same_as=10**9, text64=None)
-    assert (await house.finding()).words.endswith("; of its text nothing is known.")
+    assert (await house.finding()).words.endswith("; the crawler did not report its text.")
 
 
 async def test_copies_that_are_out_of_date(house: House) -> None:
@@ -260,7 +264,7 @@ async def test_what_is_held_back_can_still_be_found(house: House) -> None:
     await house.run(out, page, old, NOW)
     found = await house.finding()
     assert found.is_searchable
-    assert found.words.endswith("Its server says that it is gone (HTTP 410).")
+    assert found.words.endswith("Its server answered that it is gone (HTTP 410).")
     await house.run("update work.stale_copy set held = false, ready = true")
     assert not (await house.finding()).is_searchable
 
@@ -274,8 +278,8 @@ async def test_robots(house: House) -> None:
     for status, body, path, allowed, rule in (
         (200, ROBOTS, "/private/x", False, "Disallow: /private (group *)"),
         (200, ROBOTS, "/a", True, "no rule matches"),
-        (404, "", "/a", True, "robots.txt answered 404: everything is allowed"),
-        (503, ROBOTS, "/a", False, "robots.txt answered 503: nothing is allowed for now"),
+        (404, "", "/a", True, "robots.txt returned 404: everything is allowed"),
+        (503, ROBOTS, "/a", False, "robots.txt returned 503: nothing is allowed for now"),
     ):
         await house.run("update work.robots set status = %s, body = %s", status, body)
         asked = (await house.story(f"https://x.example{path}")).robots

@@ -1,4 +1,4 @@
-"""Feeds out: any search of items and of pages as Atom that our own parser and feedparser read back as it was meant."""
+"""Searches as Atom feeds, which our parser and feedparser read back unchanged."""
 
 import string
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.db.fixtures import Server, clone
 from support.feeds.stored_feeds import HOSTILE, fill
-from support.index.rows import Rows, fronting, library
+from support.index.rows import Rows, library, running_front_end
 from support.mgmt.mgmt_process import Mgmt, Reply, mgmt
 from usher.feeds.model import Feed
 from usher.feeds.pages import atom
@@ -88,7 +88,7 @@ def made(*rows: ItemRow, query: ItemsQuery | None = None, after: str | None = No
     return to_xml(atom.feed_of(found, query or ItemsQuery(), origin="http://a.example"))
 
 
-def test_an_item_is_an_entry() -> None:
+def test_an_item_becomes_an_entry() -> None:
     body = made(row(1), row(2, link="javascript:x"), query=ItemsQuery(words="a b"), after="1~2")
     check(body)
     feed = read(body)
@@ -110,7 +110,7 @@ def test_an_item_is_an_entry() -> None:
     assert links["alternate"] == "http://a.example/items?words=a+b"
 
 
-def test_names_stay_whatever_is_said() -> None:
+def test_ids_stay_the_same_when_texts_change() -> None:
     before, after = read(made(row(1))), read(made(row(1, title="Other", link="https://b.example/")))
     assert before.id == after.id
     assert before.items[0].guid == after.items[0].guid
@@ -122,7 +122,7 @@ def test_names_stay_whatever_is_said() -> None:
 
 @given(title=ANY, text=ANY, tag=ANY, link=ANY, feed=ANY, language=ANY)
 @settings(max_examples=150)
-def test_whatever_is_said_is_read_back(
+def test_any_text_survives_a_round_trip(
     title: str, text: str, tag: str, link: str, feed: str, language: str
 ) -> None:
     body = made(
@@ -144,7 +144,7 @@ def test_whatever_is_said_is_read_back(
 
 @given(title=ANY, href=ANY, author=ANY)
 @settings(max_examples=100)
-def test_whatever_a_document_says_is_well_formed(title: str, href: str, author: str) -> None:
+def test_any_document_is_well_formed(title: str, href: str, author: str) -> None:
     one = AtomEntry(id=stable_urn(title), title=title, updated=NOW, authors=[author], text=href)
     document = AtomFeed(
         id=stable_urn("x"), title=title, links=[AtomLink(href, "self", href)], entries=[one]
@@ -152,7 +152,7 @@ def test_whatever_a_document_says_is_well_formed(title: str, href: str, author: 
     ET.fromstring(to_xml(document))  # noqa: S314 - our own
 
 
-def test_an_empty_feed_is_one() -> None:
+def test_a_feed_without_entries_is_valid() -> None:
     body = made()
     check(body)
     assert read(body).items == ()
@@ -162,7 +162,7 @@ def test_an_empty_feed_is_one() -> None:
 
 
 @pytest.fixture(scope="module")
-async def house(
+async def mgmt_and_feeds(
     migrated: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[Mgmt, dict[str, int]]]:
     async for dsn in clone(migrated, f" template {migrated.template} strategy file_copy"):
@@ -175,8 +175,8 @@ def asked(server: Mgmt, path: str, **headers: str) -> Reply:
     return server.ask("GET", path, headers={key.replace("_", "-"): v for key, v in headers.items()})
 
 
-def test_any_search_of_items_is_a_feed(house: tuple[Mgmt, dict[str, int]]) -> None:
-    server, feeds = house
+def test_any_search_of_items_is_a_feed(mgmt_and_feeds: tuple[Mgmt, dict[str, int]]) -> None:
+    server, feeds = mgmt_and_feeds
     for query, number in {
         "": 30,
         "?words=harbour": 7,
@@ -193,8 +193,8 @@ def test_any_search_of_items_is_a_feed(house: tuple[Mgmt, dict[str, int]]) -> No
         assert len(read(told.body).items) == number, query
 
 
-def test_a_feed_is_turned_to_its_end(house: tuple[Mgmt, dict[str, int]]) -> None:
-    server, _ = house
+def test_paging_through_a_feed_reaches_its_end(mgmt_and_feeds: tuple[Mgmt, dict[str, int]]) -> None:
+    server, _ = mgmt_and_feeds
     path, guids, pages = "/items.atom?limit=15", list[str](), 0
     while path and pages < 10:
         feed = read(asked(server, path).body)
@@ -205,8 +205,8 @@ def test_a_feed_is_turned_to_its_end(house: tuple[Mgmt, dict[str, int]]) -> None
     assert (len(guids), len(set(guids)), pages) == (39, 39, 3)
 
 
-def test_a_reader_is_spared_what_it_has(house: tuple[Mgmt, dict[str, int]]) -> None:
-    server, _ = house
+def test_an_unchanged_feed_returns_304(mgmt_and_feeds: tuple[Mgmt, dict[str, int]]) -> None:
+    server, _ = mgmt_and_feeds
     first = asked(server, "/items.atom?words=harbour")
     tag, date = first.headers["etag"], first.headers["last-modified"]
     assert asked(server, "/items.atom?words=harbour", If_None_Match=tag).status == 304
@@ -219,8 +219,10 @@ def test_a_reader_is_spared_what_it_has(house: tuple[Mgmt, dict[str, int]]) -> N
         assert asked(server, "/items.atom", If_Modified_Since=odd).status == 200
 
 
-def test_links_begin_with_what_the_reader_calls_us(house: tuple[Mgmt, dict[str, int]]) -> None:
-    server, _ = house
+def test_links_start_with_the_host_of_the_request(
+    mgmt_and_feeds: tuple[Mgmt, dict[str, int]],
+) -> None:
+    server, _ = mgmt_and_feeds
     told = asked(server, "/items.atom?limit=1", Host="localhost:1", X_Forwarded_Proto="https")
     links = {one.rel: one.href for one in read(told.body).links}
     assert links["self"] == "https://localhost:1/items.atom?limit=1"
@@ -232,7 +234,7 @@ def test_links_begin_with_what_the_reader_calls_us(house: tuple[Mgmt, dict[str, 
 async def test_any_search_of_pages_is_a_feed(tmp_path: Path) -> None:
     async with Rows(tmp_path) as rows:
         await rows.rows(1, 2, library())
-        async with fronting(rows, tmp_path) as address:
+        async with running_front_end(rows, tmp_path) as address:
             lines = HttpPool("127.0.0.1", int(address.rpartition(":")[2]), timeout=20)
             host = {"Host": "127.0.0.1"}
             told = await lines.ask("GET", "/search.atom?q=velvet+theatre", b"", host)

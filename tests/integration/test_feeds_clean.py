@@ -1,4 +1,4 @@
-"""Items cleaned by a job: only what is new or changed, in few statements, after a kill, by what was learned."""
+"""The cleaning job: only new or changed items, few statements, kills, learned templates."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from support.feeds.polling import Newsroom, item, newsroom, rss
+from support.feeds.polling import PollingSetup, item, polling_setup, rss
 from support.processes.commands import clean as environment_of
 from support.processes.killable import eventually
 from support.site.website import Response, Website
@@ -24,62 +24,62 @@ TASK = "select state, next_run from control.task where name like 'clean-%'"
 
 
 @pytest.fixture
-async def room(database: str) -> AsyncIterator[Newsroom]:
-    async with newsroom(database) as made:
+async def setup(database: str) -> AsyncIterator[PollingSetup]:
+    async with polling_setup(database) as made:
         yield made
 
 
-async def feed(room: Newsroom, site: Website, *given: str) -> int:
-    id_ = await room.add(site.add("/feed", rss(*given)), clean=True)
-    await room.poll(id_)
+async def feed(setup: PollingSetup, site: Website, *given: str) -> int:
+    id_ = await setup.add(site.add("/feed", rss(*given)), clean=True)
+    await setup.poll(id_)
     return id_
 
 
 @pytest.mark.seed("002.46")
-async def test_polls_do_not_clean_and_the_job_does(room: Newsroom, site: Website) -> None:
+async def test_polls_do_not_clean_but_the_job_does(setup: PollingSetup, site: Website) -> None:
     evil = "<p>Hello <b>world</b><script>alert(1)</script><img src='/i.png' onerror='x()'></p>"
-    id_ = await feed(room, site, item("a", "https://e.org/a/b", evil), item("b", "", "plain text"))
-    assert await room.ask(CLEAN) == [(None, None), (None, None)]
-    told = await room.clean(id_)
+    id_ = await feed(setup, site, item("a", "https://e.org/a/b", evil), item("b", "", "plain text"))
+    assert await setup.ask(CLEAN) == [(None, None), (None, None)]
+    told = await setup.clean(id_)
     assert (told.cleaned, told.words) == (2, "2 cleaned (2 whole).")
-    assert await room.ask(CLEAN) == [
+    assert await setup.ask(CLEAN) == [
         ("Hello world", '<p>Hello <b>world</b><img src="https://e.org/i.png"></p>'),
         ("plain text", "plain text"),
     ]
-    assert (await room.clean(id_)).cleaned == 0
+    assert (await setup.clean(id_)).cleaned == 0
 
 
-async def test_only_what_changed_is_cleaned_again(room: Newsroom, site: Website) -> None:
-    id_ = await feed(room, site, item("a", text="<p>one</p>"), item("b", text="<p>two</p>"))
-    await room.clean(id_)
+async def test_only_what_changed_is_cleaned_again(setup: PollingSetup, site: Website) -> None:
+    id_ = await feed(setup, site, item("a", text="<p>one</p>"), item("b", text="<p>two</p>"))
+    await setup.clean(id_)
     site.add("/feed", rss(item("a", text="<p>three</p>"), item("b", text="<p>two</p>")))
-    await room.poll(id_)
-    async with room.databases.search.connection() as conn:
+    await setup.poll(id_)
+    async with setup.databases.search.connection() as conn:
         [found] = await search.find_items(conn, words="three")
         assert await search.find_items(conn, words="one") == []
         assert found.excerpt == "one"  # until it is cleaned
-    assert (await room.clean(id_)).cleaned == 1
-    assert [text for text, _ in await room.ask(CLEAN)] == ["three", "two"]
+    assert (await setup.clean(id_)).cleaned == 1
+    assert [text for text, _ in await setup.ask(CLEAN)] == ["three", "two"]
 
 
-async def test_news_wake_the_task_and_nothing_else_does(room: Newsroom, site: Website) -> None:
-    id_ = await feed(room, site, item("a", text="x"))
-    await room.run("update control.task set next_run = '2027-01-01' where name like 'clean-%'")
-    await room.clean(id_)
-    await room.poll(id_)
-    [(_, then)] = await room.ask(TASK)
-    assert then > room.now  # type: ignore[operator]
+async def test_only_news_make_the_cleaning_task_due(setup: PollingSetup, site: Website) -> None:
+    id_ = await feed(setup, site, item("a", text="x"))
+    await setup.run("update control.task set next_run = '2027-01-01' where name like 'clean-%'")
+    await setup.clean(id_)
+    await setup.poll(id_)
+    [(_, then)] = await setup.ask(TASK)
+    assert then > setup.now  # type: ignore[operator]
     site.add("/feed", rss(item("b", text="y")))
-    await room.poll(id_)
-    assert await room.ask(TASK) == [("enabled", room.now)]
+    await setup.poll(id_)
+    assert await setup.ask(TASK) == [("enabled", setup.now)]
 
 
-async def test_clean_words_are_what_items_are_found_by(room: Newsroom, site: Website) -> None:
-    id_ = await pages(room, site, 6)
-    async with room.databases.search.connection() as conn:
+async def test_search_finds_the_words_of_the_clean_text(setup: PollingSetup, site: Website) -> None:
+    id_ = await pages(setup, site, 6)
+    async with setup.databases.search.connection() as conn:
         assert len(await search.find_items(conn, words="imprint")) == 6
-    await room.clean(id_)
-    async with room.databases.search.connection() as conn:
+    await setup.clean(id_)
+    async with setup.databases.search.connection() as conn:
         assert await search.find_items(conn, words="imprint") == []
         assert len(await search.find_items(conn, words="usher curtain")) == 6
 
@@ -92,62 +92,62 @@ def page(number: int) -> str:
     )
 
 
-async def pages(room: Newsroom, site: Website, number: int) -> int:
+async def pages(setup: PollingSetup, site: Website, number: int) -> int:
     """A partial feed with so many pages, all of them fetched."""
     given = [
         item(str(n), site.add(f"/{n}", Response(page(n).encode())), "short") for n in range(number)
     ]
-    id_ = await room.add(site.add("/feed", rss(*given)), is_partial=True, clean=True)
-    await room.poll(id_)
-    for (one,) in await room.ask("select id from feeds.feed_item order by id"):
-        assert (await room.page(int(str(one)))).kind == "fetched"
-    await room.poll(id_)
+    id_ = await setup.add(site.add("/feed", rss(*given)), is_partial=True, clean=True)
+    await setup.poll(id_)
+    for (one,) in await setup.ask("select id from feeds.feed_item order by id"):
+        assert (await setup.page(int(str(one)))).kind == "fetched"
+    await setup.poll(id_)
     return id_
 
 
-async def test_a_page_is_cleaned_once_it_is_there(room: Newsroom, site: Website) -> None:
+async def test_a_fetched_page_is_cleaned(setup: PollingSetup, site: Website) -> None:
     url = site.add("/a", Response(page(1).encode()))
-    id_ = await room.add(
+    id_ = await setup.add(
         site.add("/feed", rss(item("a", url, "short"))), is_partial=True, clean=True
     )
-    await room.poll(id_)
-    await room.clean(id_)
-    assert [text for text, _ in await room.ask(CLEAN)] == ["short"]
-    await room.run("update control.task set next_run = '2027-01-01' where name like 'clean-%'")
-    [(one,)] = await room.ask("select id from feeds.feed_item")
-    await room.page(int(str(one)))
-    assert await room.ask(TASK) == [("enabled", room.now)]
-    told = await room.clean(id_)
+    await setup.poll(id_)
+    await setup.clean(id_)
+    assert [text for text, _ in await setup.ask(CLEAN)] == ["short"]
+    await setup.run("update control.task set next_run = '2027-01-01' where name like 'clean-%'")
+    [(one,)] = await setup.ask("select id from feeds.feed_item")
+    await setup.page(int(str(one)))
+    assert await setup.ask(TASK) == [("enabled", setup.now)]
+    told = await setup.clean(id_)
     assert (told.cleaned, dict(told.how)) == (1, {"main": 1})
-    [(text, _)] = await room.ask(CLEAN)
+    [(text, _)] = await setup.ask(CLEAN)
     assert "Imprint" not in str(text)
     assert str(text).count("usher") == 5
 
 
-async def learns(room: Newsroom, id_: int, **more: object) -> None:
-    async with room.databases.search.transaction() as conn:
+async def learns(setup: PollingSetup, id_: int, **more: object) -> None:
+    async with setup.databases.search.transaction() as conn:
         await clean_job.set_cleaning(conn, [id_], learns=True, **more)
 
 
-async def test_what_all_pages_have_is_learned(room: Newsroom, site: Website) -> None:
-    id_ = await pages(room, site, 6)
-    await learns(room, id_)
-    told = await room.clean(id_)
+async def test_the_template_of_pages_is_learned(setup: PollingSetup, site: Website) -> None:
+    id_ = await pages(setup, site, 6)
+    await learns(setup, id_)
+    told = await setup.clean(id_)
     assert (told.cleaned, dict(told.how), told.problems) == (6, {"model": 6}, [])
-    [(text, html), *_] = await room.ask(CLEAN)
+    [(text, html), *_] = await setup.ask(CLEAN)
     assert "Read more" not in str(text)
     assert "Imprint" not in str(html)
-    [(model,)] = await room.ask("select cleanup_model from feeds.feed_metadata")
+    [(model,)] = await setup.ask("select cleanup_model from feeds.feed_metadata")
     assert model["pages"] == 6  # type: ignore[index]
 
 
-async def test_the_threshold_of_the_feed_is_honoured_46(room: Newsroom, site: Website) -> None:
+async def test_the_threshold_of_the_feed_is_used_46(setup: PollingSetup, site: Website) -> None:
     """Both texts of the foot repeat; of the menu, too: nothing is above a share of 1."""
-    id_ = await pages(room, site, 8)
-    await learns(room, id_, threshold=1.0)
-    assert "model" not in (await room.clean(id_)).how
-    await learns(room, id_, threshold=0.9)
-    assert dict((await room.clean(id_)).how) == {"model": 8}
+    id_ = await pages(setup, site, 8)
+    await learns(setup, id_, threshold=1.0)
+    assert "model" not in (await setup.clean(id_)).how
+    await learns(setup, id_, threshold=0.9)
+    assert dict((await setup.clean(id_)).how) == {"model": 8}
 
 
 @pytest.mark.parametrize(
@@ -159,39 +159,39 @@ async def test_the_threshold_of_the_feed_is_honoured_46(room: Newsroom, site: We
         json.dumps([[[]]]),
     ],
 )
-async def test_a_hostile_model_is_refused_and_another_is_learned_46(
-    room: Newsroom, site: Website, model: str
+async def test_an_invalid_template_is_replaced_46(
+    setup: PollingSetup, site: Website, model: str
 ) -> None:
-    id_ = await pages(room, site, 2)
-    await learns(room, id_)
-    async with await psycopg.AsyncConnection.connect(room.databases.work_dsn) as conn:
+    id_ = await pages(setup, site, 2)
+    await learns(setup, id_)
+    async with await psycopg.AsyncConnection.connect(setup.databases.work_dsn) as conn:
         await conn.execute("update feeds.feed_metadata set cleanup_model = %s", (model,))
-    told = await room.clean(id_)
+    told = await setup.clean(id_)
     assert (told.cleaned, dict(told.how)) == (2, {"main": 2})
     assert "is not valid" in told.problems[0]
 
 
-async def test_a_model_is_learned_anew_each_day(room: Newsroom, site: Website) -> None:
-    id_ = await pages(room, site, 4)
-    await learns(room, id_)
-    await room.clean(id_)
+async def test_a_template_is_learned_again_each_day(setup: PollingSetup, site: Website) -> None:
+    id_ = await pages(setup, site, 4)
+    await learns(setup, id_)
+    await setup.clean(id_)
     dates = "select cleanup_model ->> 'learned_at' from feeds.feed_metadata"
-    first = await room.ask(dates)
-    await room.clean(id_)
-    assert await room.ask(dates) == first
-    room.now += timedelta(days=2)
-    assert (await room.clean(id_)).cleaned == 0
-    assert await room.ask(dates) != first
+    first = await setup.ask(dates)
+    await setup.clean(id_)
+    assert await setup.ask(dates) == first
+    setup.now += timedelta(days=2)
+    assert (await setup.clean(id_)).cleaned == 0
+    assert await setup.ask(dates) != first
 
 
-async def test_few_statements_however_many_items_49(room: Newsroom, site: Website) -> None:
+async def test_few_statements_however_many_items_49(setup: PollingSetup, site: Website) -> None:
     numbers = []
     for count in (2, 90):
         given = [item(str(n), text=f"<p>{n}</p>") for n in range(count)]
-        id_ = await room.add(site.add(f"/{count}", rss(*given)), clean=True)
-        await room.poll(id_)
+        id_ = await setup.add(site.add(f"/{count}", rss(*given)), clean=True)
+        await setup.poll(id_)
         before = statements()
-        assert (await room.clean(id_)).cleaned == count
+        assert (await setup.clean(id_)).cleaned == count
         numbers.append(statements() - before)
     assert numbers[0] == numbers[1] < 12
 
@@ -207,10 +207,10 @@ def statements() -> float:
 
 
 async def test_what_changed_while_it_was_cleaned_is_cleaned_again(
-    room: Newsroom, site: Website
+    setup: PollingSetup, site: Website
 ) -> None:
-    id_ = await pages(room, site, 1)
-    async with room.databases.search.connection() as conn:
+    id_ = await pages(setup, site, 1)
+    async with setup.databases.search.connection() as conn:
         [(feed_id,)] = await (await conn.execute("select feed_id from feeds.feed_item")).fetchall()
         waiting = await clean_job.uncleaned_items(conn, feed_id)
         made = [clean_job.clean_item(one, None, 0.1) for one in waiting]
@@ -218,43 +218,41 @@ async def test_what_changed_while_it_was_cleaned_is_cleaned_again(
         assert await clean_job.save_clean_texts(conn, waiting, made) == 0
         await conn.execute("update feeds.feed_item set hash = md5('other')::uuid")
         assert await clean_job.save_clean_texts(conn, waiting, made) == 0
-    assert (await room.clean(id_)).cleaned == 1
+    assert (await setup.clean(id_)).cleaned == 1
 
 
-async def test_a_job_that_takes_long_leaves_the_rest_to_the_next(
-    room: Newsroom, site: Website
-) -> None:
-    id_ = await feed(room, site, *(item(str(n), text=f"<p>{n}</p>") for n in range(150)))
-    await room.run("update control.task set next_run = '2027-01-01' where name like 'clean-%'")
-    told = await clean_job.clean_feed(room.databases, id_, seconds=0, now=room.now)
+async def test_a_long_job_leaves_the_rest_to_the_next(setup: PollingSetup, site: Website) -> None:
+    id_ = await feed(setup, site, *(item(str(n), text=f"<p>{n}</p>") for n in range(150)))
+    await setup.run("update control.task set next_run = '2027-01-01' where name like 'clean-%'")
+    told = await clean_job.clean_feed(setup.databases, id_, seconds=0, now=setup.now)
     assert (told.cleaned, told.more, told.words[-15:]) == (100, True, "There are more.")
-    assert await room.ask(TASK) == [("enabled", room.now)]
-    assert (await room.clean(id_)).cleaned == 50
+    assert await setup.ask(TASK) == [("enabled", setup.now)]
+    assert (await setup.clean(id_)).cleaned == 50
 
 
-async def test_ten_megabytes_are_cleaned_too(room: Newsroom, site: Website) -> None:
-    id_ = await feed(room, site, item("a", text="small"))
-    async with room.databases.search.connection() as conn:
+async def test_ten_megabytes_are_cleaned_too(setup: PollingSetup, site: Website) -> None:
+    id_ = await feed(setup, site, item("a", text="small"))
+    async with setup.databases.search.connection() as conn:
         await conn.execute(
             "update feeds.feed_item set content = repeat('<div>', 100000) || repeat('<p>word</p>', 900000)"
         )
-    told = await room.clean(id_)
+    told = await setup.clean(id_)
     assert told.cleaned == 1
     assert "only its first" in told.problems[0]
 
 
-async def test_kill_9_in_the_middle_leaves_only_what_the_next_one_does(
-    room: Newsroom, site: Website, database: str
+async def test_after_kill_9_the_next_job_finishes_the_work(
+    setup: PollingSetup, site: Website, database: str
 ) -> None:
     body = f"<div>{f'<p>{SENTENCE}</p>' * 10}</div>"
-    id_ = await feed(room, site, item("first", text=body))
-    async with room.databases.search.connection() as conn:
+    id_ = await feed(setup, site, item("first", text=body))
+    async with setup.databases.search.connection() as conn:
         await conn.execute(MANY)
     done = await asyncio.to_thread(killed, id_, database)
     half = "select count(*) from feeds.feed_item where (cleaned is null) <> (content_clean is null)"
-    assert await room.ask(half) == [(0,)]
-    assert (await room.clean(id_)).cleaned == 801 - done
-    async with room.databases.search.connection() as conn:
+    assert await setup.ask(half) == [(0,)]
+    assert (await setup.clean(id_)).cleaned == 801 - done
+    async with setup.databases.search.connection() as conn:
         undone = "select from feeds.feed_item where digested is distinct from hash"
         assert await (await conn.execute(undone)).fetchall() == []
 
@@ -292,7 +290,7 @@ def cleaned_by_now(conn: psycopg.Connection) -> int:
     return int(number)
 
 
-async def test_a_feed_that_is_none(room: Newsroom) -> None:
+async def test_a_feed_that_does_not_exist(setup: PollingSetup) -> None:
     with pytest.raises(NotFound):
-        await room.clean(999)
-    assert (await room.clean(await room.add("https://never.example/"))).cleaned == 0
+        await setup.clean(999)
+    assert (await setup.clean(await setup.add("https://never.example/"))).cleaned == 0

@@ -33,7 +33,7 @@ def test_a_site_is_subscribed_to_polled_and_read(desk: Desk, site: Website) -> N
     assert len(desk.usher("items", "list", "--feed", number, "--since", "1d", "--json").json) == 2
 
 
-def test_off_and_on_again_with_its_task(desk: Desk, site: Website) -> None:
+def test_disable_and_enable_change_the_task(desk: Desk, site: Website) -> None:
     site.add("/feed.xml", Response(status=410))
     number = desk.usher("feeds", "add", "--no-check", site.url("/feed.xml")).out.strip()
     gone = desk.usher("feeds", "poll", number)
@@ -58,16 +58,14 @@ def test_opml_both_ways(desk: Desk) -> None:
     assert len(desk.usher("tasks", "list", "--type", "fetch", "--json").json) == 2
 
 
-def test_what_is_no_feed_is_told(desk: Desk, site: Website) -> None:
+def test_a_page_without_a_feed_is_reported(desk: Desk, site: Website) -> None:
     none = desk.usher("feeds", "add", site.add("/", Response(b"<html>nothing</html>")))
     assert (none.code, "links to none" in none.err) == (3, True)
     assert desk.usher("feeds", "add", "mailto:me").code == 2
     assert desk.usher("feeds", "show", "999999").code == 3
 
 
-def test_a_feed_that_is_there_already_keeps_its_settings_and_gets_the_tags(
-    desk: Desk, site: Website
-) -> None:
+def test_an_existing_feed_keeps_its_settings_and_gets_the_tags(desk: Desk, site: Website) -> None:
     url = site.add("/feed.xml", Response(RSS, content_type="application/rss+xml"))
     number = desk.usher("feeds", "add", url, "--every", "3h", "--no-knock", "--tag", "a").out
     before = desk.usher("feeds", "show", number.strip(), "--json").json
@@ -81,7 +79,7 @@ def test_a_feed_that_is_there_already_keeps_its_settings_and_gets_the_tags(
     assert [one["name"] for one in tasks if one["name"].startswith("clean-")] == []
 
 
-def test_a_feed_that_is_there_already_is_not_asked_for(desk: Desk, site: Website) -> None:
+def test_an_existing_feed_is_not_requested(desk: Desk, site: Website) -> None:
     """Its server may be down, and may say that it is gone."""
     url = site.add("/feed.xml", Response(status=410))
     number = desk.usher("feeds", "add", "--no-check", url).out

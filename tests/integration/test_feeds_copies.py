@@ -1,4 +1,4 @@
-"""The same story in several feeds: marked once, whoever comes first, and shown once to who wants it so."""
+"""Copies of a story in several feeds: all but the first are marked, and can be hidden."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
 STORY = " ".join(
     f"The usher showed guest {n} to seat {n * 7 % 97} of row {n % 9}." for n in range(30)
 )
-OTHER = " ".join(f"In act {n} the curtain fell {n * 3} times, and nobody left." for n in range(30))
+OTHER = " ".join(f"In act {n} the curtain fell {n * 3} times, and all stayed." for n in range(30))
 
 
 async def stored(conn: Connection, url: str, *given: Item, digested: bool = True) -> list[int]:
@@ -41,7 +41,7 @@ async def originals(conn: Connection) -> dict[int, int | None]:
     return {id_: first for id_, first in rows}  # noqa: C416 - typed
 
 
-async def test_the_first_told_it_and_the_others_are_copies(conn: Connection) -> None:
+async def test_the_first_item_is_the_original_and_others_are_copies(conn: Connection) -> None:
     [first] = await stored(conn, "https://a.org", told(f"<p>{STORY}</p>"))
     near = STORY.replace("guest 3 ", "visitor 3 ")
     [second] = await stored(conn, "https://b.org", told(f"<div><b>{near}</b></div>"))
@@ -60,7 +60,7 @@ async def test_in_one_feed_nothing_is_a_copy(conn: Connection) -> None:
     assert set((await originals(conn)).values()) == {None}
 
 
-async def test_short_texts_are_alike_by_chance(conn: Connection) -> None:
+async def test_short_texts_are_no_copies(conn: Connection) -> None:
     await stored(conn, "https://a.org", told("Resolved."))
     await stored(conn, "https://b.org", told("Resolved."))
     assert set((await originals(conn)).values()) == {None}
@@ -76,7 +76,7 @@ async def test_what_changed_is_no_copy_any_more(conn: Connection) -> None:
     assert await originals(conn) == {first: second, second: None, third: second}
 
 
-async def test_what_others_copy_stays_what_it_is(conn: Connection) -> None:
+async def test_an_item_with_copies_stays_the_original(conn: Connection) -> None:
     """No copy of a copy, and no circle."""
     [first] = await stored(conn, "https://a.org", told(STORY))
     [second] = await stored(conn, "https://b.org", told(STORY))
@@ -86,7 +86,7 @@ async def test_what_others_copy_stays_what_it_is(conn: Connection) -> None:
     assert await originals(conn) == {second: None}
 
 
-async def test_of_many_that_come_at_once_one_is_first(database: str) -> None:
+async def test_of_many_concurrent_copies_one_is_the_original(database: str) -> None:
     async with Database(database, role="usher_feeds") as db:
 
         async def come(number: int) -> None:

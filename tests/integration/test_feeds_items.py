@@ -1,4 +1,4 @@
-"""Items found by words, feed, tag and date, however many there are; and one item with all that hangs on it."""
+"""Finds items by words, feed, tag and date, and one item with all its details."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -139,7 +139,7 @@ async def test_texts_that_are_too_much_for_an_index_are_found_by_their_beginning
     )
 
 
-async def test_one_with_all_that_hangs_on_it(conn: Connection) -> None:
+async def test_one_item_with_all_its_details(conn: Connection) -> None:
     given = item(
         "whole",
         content="<p>x</p>",
@@ -164,7 +164,7 @@ async def test_one_with_all_that_hangs_on_it(conn: Connection) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1~", "9" * 18 + "~1", "1~" + "9" * 19, "1~1\n", "٣~1"])
-def test_places_that_are_none(text: str) -> None:
+def test_invalid_positions_are_refused(text: str) -> None:
     with pytest.raises(BadInput):
         parse_position(text)
 
@@ -230,7 +230,7 @@ HOT: dict[str, tuple[Statement, dict[str, Any]]] = {
 
 
 @pytest.mark.soak
-async def test_by_index_however_many_there_are(conn: Connection) -> None:
+async def test_statements_use_indexes_with_many_rows(conn: Connection) -> None:
     for statement in FILL.split(";\n"):
         if statement.strip():
             await conn.execute(statement.encode())

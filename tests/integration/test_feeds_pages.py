@@ -1,4 +1,4 @@
-"""Pages of feeds and items, as a program meets them: whatever feeds say, it stays words."""
+"""Pages of feeds and items over HTTP; texts of feeds stay text."""
 
 import re
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ async def stored(migrated: Server) -> AsyncIterator[tuple[str, dict[str, int]]]:
 
 
 @pytest.fixture(scope="module")
-async def house(
+async def feed_server(
     stored: tuple[str, dict[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Mgmt]:
     with mgmt(stored[0], tmp_path_factory.mktemp("mgmt") / "log") as running:
@@ -61,35 +61,35 @@ def feeds(stored: tuple[str, dict[str, int]]) -> dict[str, int]:
     return stored[1]
 
 
-def page(house: Mgmt, path: str, status: int = 200) -> str:
-    told = house.ask("GET", path, headers={"Accept": BROWSER})
-    assert told.status == status, (told.body, house.log.read_text()[-2000:])
+def page(feed_server: Mgmt, path: str, status: int = 200) -> str:
+    told = feed_server.ask("GET", path, headers={"Accept": BROWSER})
+    assert told.status == status, (told.body, feed_server.log.read_text()[-2000:])
     assert told.headers["content-type"] == "text/html; charset=utf-8"
     assert set(told.headers["content-security-policy"].split("; ")) == POLICY
     assert told.headers["x-content-type-options"] == "nosniff"
     return told.body.decode()
 
 
-def data(house: Mgmt, path: str) -> Any:  # noqa: ANN401 - JSON
-    told = house.get(path)
+def data(feed_server: Mgmt, path: str) -> Any:  # noqa: ANN401 - JSON
+    told = feed_server.get(path)
     assert told.status == 200, told.body
     return told.json
 
 
-def test_who_only_knows_the_address_learns_what_is_where(house: Mgmt) -> None:
-    told = house.get("/")
+def test_the_landing_page_lists_what_mgmt_serves(feed_server: Mgmt) -> None:
+    told = feed_server.get("/")
     assert (told.status, told.headers["content-type"]) == (200, "application/json")
     assert (told.headers["vary"], told.json["name"]) == ("Accept", "usher")
-    body = page(house, "/")
+    body = page(feed_server, "/")
     assert f"<h1>Usher {told.json['version']}</h1>" in body
     for place in told.json["places"]:
         assert f'<a href="{place["path"]}">' in body
-        assert house.get(place["path"]).status == 200, place
+        assert feed_server.get(place["path"]).status == 200, place
     same = {"If-None-Match": told.headers["etag"]}
-    assert house.ask("GET", "/", headers=same).status == 304
-    assert house.ask("GET", "/", headers={**same, "Accept": BROWSER}).status == 200
-    assert house.ask("HEAD", "/").status == 200
-    assert house.ask("POST", "/", b"{}").status == 405
+    assert feed_server.ask("GET", "/", headers=same).status == 304
+    assert feed_server.ask("GET", "/", headers={**same, "Accept": BROWSER}).status == 200
+    assert feed_server.ask("HEAD", "/").status == 200
+    assert feed_server.ask("POST", "/", b"{}").status == 405
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ def test_who_only_knows_the_address_learns_what_is_where(house: Mgmt) -> None:
         (",;q=,text/htmlx" * 1_000, False),
     ],
 )
-def test_who_wants_a_page(accept: str, *, page: bool) -> None:
+def test_browsers_get_html(accept: str, *, page: bool) -> None:
     assert accepts_html(accept) == page
 
 
-def test_the_list_of_feeds(house: Mgmt, feeds: dict[str, int]) -> None:
-    body = page(house, "/feeds")
+def test_the_list_of_feeds(feed_server: Mgmt, feeds: dict[str, int]) -> None:
+    body = page(feed_server, "/feeds")
     assert body.count('<svg class="spark') == 5
     assert "HTTP 503 Service Unavailable." in body
     assert "failed 3 times" in body
@@ -119,7 +119,7 @@ def test_the_list_of_feeds(house: Mgmt, feeds: dict[str, int]) -> None:
         "30 items in the last 14 days; by day: 0, 2, 1, 3, 5, 2, 0, 0, 1, 4, 2, 6, 3, 1" in body
         or ("31 items in the last 14 days" in body)
     )
-    assert data(house, "/feeds.json")["counts"] == {
+    assert data(feed_server, "/feeds.json")["counts"] == {
         "all": 5,
         "failing": 1,
         "disabled": 1,
@@ -136,14 +136,14 @@ def test_the_list_of_feeds(house: Mgmt, feeds: dict[str, int]) -> None:
         f"after={feeds['disabled']}": ["hostile"],
         f"after={2**63 - 1}": [],
     }.items():
-        told = data(house, f"/feeds.json?{query}")
+        told = data(feed_server, f"/feeds.json?{query}")
         assert [one["id"] for one in told["feeds"]] == [feeds[name] for name in found]
         for name in found:
-            assert f'href="/feeds/{feeds[name]}"' in page(house, f"/feeds?{query}")
+            assert f'href="/feeds/{feeds[name]}"' in page(feed_server, f"/feeds?{query}")
 
 
-def test_one_feed(house: Mgmt, feeds: dict[str, int]) -> None:
-    body = page(house, f"/feeds/{feeds['busy']}")
+def test_one_feed(feed_server: Mgmt, feeds: dict[str, int]) -> None:
+    body = page(feed_server, f"/feeds/{feeds['busy']}")
     for words in (
         "News from lighthouses, buoys",
         "© The Keepers",
@@ -152,19 +152,22 @@ def test_one_feed(house: Mgmt, feeds: dict[str, int]) -> None:
         f'href="/items.atom?feed={feeds["busy"]}"',
     ):
         assert words in body
-    told = data(house, f"/feeds/{feeds['busy']}.json")
+    told = data(feed_server, f"/feeds/{feeds['busy']}.json")
     assert (told["feed"]["condition"], told["about"]["language"]) == ("good", "en-gb")
     assert sum(told["feed"]["days"]) == told["feed"]["items"] == 31
     assert len(told["latest"]) == 15
     assert body.count("<rect") == 14
-    failing = page(house, f"/feeds/{feeds['failing']}")
+    failing = page(feed_server, f"/feeds/{feeds['failing']}")
     assert "Its last poll failed." in failing
-    assert "Too loud." in page(house, f"/feeds/{feeds['disabled']}")
+    assert "Too loud." in page(feed_server, f"/feeds/{feeds['disabled']}")
 
 
-def test_one_item(house: Mgmt, feeds: dict[str, int]) -> None:
-    [item] = data(house, "/items.json?limit=1&words=recorded")["items"]
-    body, told = page(house, f"/items/{item['id']}"), data(house, f"/items/{item['id']}.json")
+def test_one_item(feed_server: Mgmt, feeds: dict[str, int]) -> None:
+    [item] = data(feed_server, "/items.json?limit=1&words=recorded")["items"]
+    body, told = (
+        page(feed_server, f"/items/{item['id']}"),
+        data(feed_server, f"/items/{item['id']}.json"),
+    )
     assert told["text"].count("\n\n") >= 9 or told["text"].count("\n") >= 9
     assert "<p>The harbour board has switched off" in body
     assert "Ida Lewis" in body
@@ -176,18 +179,18 @@ def test_one_item(house: Mgmt, feeds: dict[str, int]) -> None:
     assert told["item"]["feed"] == feeds["busy"]
 
 
-def test_items_are_searched_and_turned(house: Mgmt, feeds: dict[str, int]) -> None:
+def test_items_are_searched_and_paged(feed_server: Mgmt, feeds: dict[str, int]) -> None:
     ids, after, pages = [], "", 0
     while pages < 20:
-        told = data(house, f"/items.json?limit=7&after={after}")
+        told = data(feed_server, f"/items.json?limit=7&after={after}")
         ids += [one["id"] for one in told["items"]]
         pages, after = pages + 1, told["after"]
         if after is None:
             break
     assert len(ids) == len(set(ids)) == 39
     assert pages == 6
-    assert 'rel="next"' in page(house, "/items?limit=7")
-    assert 'rel="next"' not in page(house, "/items?limit=200")
+    assert 'rel="next"' in page(feed_server, "/items?limit=7")
+    assert 'rel="next"' not in page(feed_server, "/items?limit=200")
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     for query, number in {
         "words=harbour": 7,
@@ -198,27 +201,27 @@ def test_items_are_searched_and_turned(house: Mgmt, feeds: dict[str, int]) -> No
         f"since={today}&feed={feeds['quiet']}": 0,
         f"until=2000-01-01&feed={feeds['busy']}": 0,
     }.items():
-        told = data(house, f"/items.json?{query}")
+        told = data(feed_server, f"/items.json?{query}")
         assert len(told["items"]) == number, query
-    assert "No item matches" in page(house, "/items?words=zebra")
+    assert "No item matches" in page(feed_server, "/items?words=zebra")
 
 
-def test_nothing_a_feed_says_can_do_harm(house: Mgmt, feeds: dict[str, int]) -> None:
-    found = data(house, f"/items.json?feed={feeds['hostile']}")["items"]
+def test_hostile_texts_are_harmless(feed_server: Mgmt, feeds: dict[str, int]) -> None:
+    found = data(feed_server, f"/items.json?feed={feeds['hostile']}")["items"]
     assert len(found) == len(HOSTILE) + 1
     paths = ["/feeds", f"/feeds/{feeds['hostile']}", "/items", f"/items?feed={feeds['hostile']}"]
     paths += [f"/items/{one['id']}" for one in found]
     paths += [f"/items?{name}={quote(text)}" for text in HOSTILE for name in ("words", "tag")]
     paths += [f"/feeds?{name}={quote(text)}" for text in HOSTILE for name in ("contains", "tag")]
     for path in paths:
-        body = page(house, path)
+        body = page(feed_server, path)
         assert "<script>alert" not in body
         assert "<img" not in body
         assert not re.search(r'(?:href|src)="(?:javascript|data):', body)
         assert not re.search(r"<[^>]* onmouseover='alert", body)
         assert "\u202e" not in body
     [script] = [one for one in found if one["title"] == "A link"]
-    assert 'href="javascript' not in page(house, f"/items/{script['id']}")
+    assert 'href="javascript' not in page(feed_server, f"/items/{script['id']}")
 
 
 @pytest.mark.parametrize(
@@ -238,52 +241,54 @@ def test_nothing_a_feed_says_can_do_harm(house: Mgmt, feeds: dict[str, int]) -> 
         ("/items?after=~", 422),
     ],
 )
-def test_trouble_is_a_page_and_a_problem(house: Mgmt, path: str, status: int) -> None:
-    body = page(house, path, status)
+def test_errors_are_pages_and_problem_documents(feed_server: Mgmt, path: str, status: int) -> None:
+    body = page(feed_server, path, status)
     assert "<h1>" in body
     name, mark, query = path.partition("?")
-    assert house.get(f"{name}.json{mark}{query}").problem[0] == status
+    assert feed_server.get(f"{name}.json{mark}{query}").problem[0] == status
 
 
 @pytest.mark.parametrize(
     "query",
     ["words=%00", "words=%ff%fe", "tag=%00", "words=" + "x" * 8000, "words=%22%22+-+or", "tag=%27"],
 )
-def test_odd_questions_have_answers(house: Mgmt, query: str) -> None:
-    assert isinstance(data(house, f"/items.json?{query}")["items"], list)
-    page(house, f"/items?{query}")
-    page(house, "/feeds?" + query.replace("words=", "contains="))
-    assert house.get(f"/items.atom?{query}").status == 200
+def test_odd_queries_have_answers(feed_server: Mgmt, query: str) -> None:
+    assert isinstance(data(feed_server, f"/items.json?{query}")["items"], list)
+    page(feed_server, f"/items?{query}")
+    page(feed_server, "/feeds?" + query.replace("words=", "contains="))
+    assert feed_server.get(f"/items.atom?{query}").status == 200
 
 
-def conditional(house: Mgmt, path: str, **headers: str) -> Reply:
-    return house.ask("GET", path, headers={key.replace("_", "-"): v for key, v in headers.items()})
+def conditional(feed_server: Mgmt, path: str, **headers: str) -> Reply:
+    return feed_server.ask(
+        "GET", path, headers={key.replace("_", "-"): v for key, v in headers.items()}
+    )
 
 
-def test_what_the_caller_has_is_not_sent_again(house: Mgmt, feeds: dict[str, int]) -> None:
+def test_unchanged_pages_return_304(feed_server: Mgmt, feeds: dict[str, int]) -> None:
     for path in (
         "/feeds.json",
         f"/feeds/{feeds['busy']}.json",
         "/items.json",
         f"/items/{feeds['item']}.json",
     ):
-        first = house.get(path)
+        first = feed_server.get(path)
         tag = first.headers["etag"]
-        again = conditional(house, path, If_None_Match=f'"x", W/{tag}')
+        again = conditional(feed_server, path, If_None_Match=f'"x", W/{tag}')
         assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
-        assert conditional(house, path, If_None_Match='"x"').status == 200
-    head = house.ask("HEAD", f"/items/{feeds['item']}")
+        assert conditional(feed_server, path, If_None_Match='"x"').status == 200
+    head = feed_server.ask("HEAD", f"/items/{feeds['item']}")
     assert (head.status, head.body) == (200, b"")
 
 
-def test_files_are_served_for_good(house: Mgmt) -> None:
-    body = page(house, "/feeds")
+def test_static_files_are_immutable(feed_server: Mgmt) -> None:
+    body = page(feed_server, "/feeds")
     names = re.findall(r'"(/static/[^"]+)"', body)
     assert len(names) == 4
     for name in names:
-        assert "immutable" in house.get(name).headers["cache-control"]
+        assert "immutable" in feed_server.get(name).headers["cache-control"]
     for name in ("/static/../pages.py", "/static/%2e%2e%2fpages.py", "/static/feeds.css"):
-        assert house.get(name).status == 404
+        assert feed_server.get(name).status == 404
 
 
 # What pages are made of.
@@ -323,7 +328,7 @@ async def test_days_begin_at_midnight_and_end_today(conn: Connection) -> None:
     assert len(await search.find_items(conn, feed=id_)) == 25
 
 
-def test_bars_and_their_words() -> None:
+def test_bars_and_their_description() -> None:
     bars = sparkline.bars([0, 1, 100], now=NOW)
     assert [one.items for one in bars] == [0, 1, 100]
     assert [one.height for one in bars] == [1.0, 3.0, 28.0]
@@ -346,7 +351,7 @@ def test_bars_and_their_words() -> None:
         ("", "text/html", ""),
     ],
 )
-def test_text_alone(said: str, kind: str, text: str) -> None:
+def test_plain_text_of_content(said: str, kind: str, text: str) -> None:
     assert "".join(text_of(said, kind).split()) == "".join(text.split())
 
 

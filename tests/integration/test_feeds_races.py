@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from support.db.lock_waits import start_blocked
-from support.feeds.polling import Newsroom, item, newsroom, rss
+from support.feeds.polling import PollingSetup, item, polling_setup, rss
 from support.site.website import Website
 from usher.db.pool import Connection, connect
 from usher.feeds.items import clean_job, full_pages
@@ -17,26 +17,26 @@ PAGE = "<p>the lighthouse keeper</p>"
 
 
 @pytest.fixture
-async def room(database: str) -> AsyncIterator[Newsroom]:
-    async with newsroom(database) as made:
+async def setup(database: str) -> AsyncIterator[PollingSetup]:
+    async with polling_setup(database) as made:
         yield made
 
 
-async def partial_feed(room: Newsroom, site: Website) -> int:
+async def partial_feed(setup: PollingSetup, site: Website) -> int:
     """The number of a partial feed with one item, whose page was not fetched yet."""
-    await room.poll(
-        await room.add(site.add("/feed", rss(item("a", site.url("/a"), "short"))), is_partial=True)
+    await setup.poll(
+        await setup.add(site.add("/feed", rss(item("a", site.url("/a"), "short"))), is_partial=True)
     )
-    await room.run("update feeds.feed_item set digested = null")
-    [(feed_id,)] = await room.ask("select feed_id from feeds.feed_item")
+    await setup.run("update feeds.feed_item set digested = null")
+    [(feed_id,)] = await setup.ask("select feed_id from feeds.feed_item")
     return int(str(feed_id))
 
 
-async def put_page(conn: Connection, room: Newsroom) -> None:
+async def put_page(conn: Connection, setup: PollingSetup) -> None:
     rows = await conn.execute("select id from feeds.feed_item")
     [(id_,)] = await rows.fetchall()
     asked = await full_pages.find_request(conn, id_)
-    assert await full_pages.save_page(conn, asked, PAGE, "u", 200, now=room.now)
+    assert await full_pages.save_page(conn, asked, PAGE, "u", 200, now=setup.now)
 
 
 async def put_clean_text(conn: Connection, feed_id: int) -> None:
@@ -46,8 +46,8 @@ async def put_clean_text(conn: Connection, feed_id: int) -> None:
     assert await clean_job.save_clean_texts(conn, waiting, cleaned) == len(waiting)
 
 
-async def found_by(room: Newsroom, word: str) -> int:
-    async with room.databases.search.connection() as conn:
+async def found_by(setup: PollingSetup, word: str) -> int:
+    async with setup.databases.search.connection() as conn:
         return len(await find_items(conn, words=word))
 
 
@@ -58,74 +58,74 @@ async def read(conn: Connection, feed_id: int) -> list[UndigestedItem]:
 
 
 async def test_digest_leaves_an_item_whose_page_arrived_meanwhile(
-    room: Newsroom, site: Website
+    setup: PollingSetup, site: Website
 ) -> None:
-    feed_id = await partial_feed(room, site)
+    feed_id = await partial_feed(setup, site)
     async with (
-        room.databases.search.connection() as digester,
-        room.databases.search.connection() as fetcher,
+        setup.databases.search.connection() as digester,
+        setup.databases.search.connection() as fetcher,
     ):
         waiting = await read(digester, feed_id)
-        await put_page(fetcher, room)
+        await put_page(fetcher, setup)
         assert await item_texts.digest_items(digester, waiting) == 0
-    assert await item_texts.digest_feed(room.databases.search, feed_id) == 1
-    assert await found_by(room, "lighthouse") == 1
+    assert await item_texts.digest_feed(setup.databases.search, feed_id) == 1
+    assert await found_by(setup, "lighthouse") == 1
 
 
 async def test_digest_leaves_an_item_whose_clean_text_arrived_meanwhile(
-    room: Newsroom, site: Website
+    setup: PollingSetup, site: Website
 ) -> None:
-    feed_id = await partial_feed(room, site)
+    feed_id = await partial_feed(setup, site)
     async with (
-        room.databases.search.connection() as digester,
-        room.databases.search.connection() as cleaner,
+        setup.databases.search.connection() as digester,
+        setup.databases.search.connection() as cleaner,
     ):
         waiting = await read(digester, feed_id)
         await put_clean_text(cleaner, feed_id)
         assert await item_texts.digest_items(digester, waiting) == 0
-    assert await room.ask("select digested from feeds.feed_item") == [(None,)]
+    assert await setup.ask("select digested from feeds.feed_item") == [(None,)]
 
 
 async def test_digest_waits_for_a_page_that_is_being_written(
-    room: Newsroom, site: Website, database: str
+    setup: PollingSetup, site: Website, database: str
 ) -> None:
-    feed_id = await partial_feed(room, site)
+    feed_id = await partial_feed(setup, site)
     async with await connect(database) as digester, await connect(database) as fetcher:
         waiting = await read(digester, feed_id)
         async with fetcher.transaction():
-            await put_page(fetcher, room)
+            await put_page(fetcher, setup)
             async with await connect(database) as watcher:
                 digesting = await start_blocked(watcher, item_texts.digest_items(digester, waiting))
         assert await digesting == 0
-    assert await room.ask("select digested from feeds.feed_item") == [(None,)]
+    assert await setup.ask("select digested from feeds.feed_item") == [(None,)]
 
 
 async def test_a_clean_text_of_the_old_page_does_not_replace_the_new_one(
-    room: Newsroom, site: Website, database: str
+    setup: PollingSetup, site: Website, database: str
 ) -> None:
-    feed_id = await partial_feed(room, site)
+    feed_id = await partial_feed(setup, site)
     async with await connect(database) as cleaner, await connect(database) as fetcher:
         waiting = await clean_job.uncleaned_items(cleaner, feed_id)
         texts_ = [clean_job.clean_item(text, None, 0.1) for text in waiting]
         async with fetcher.transaction():
-            await put_page(fetcher, room)
+            await put_page(fetcher, setup)
             async with await connect(database) as watcher:
                 writing = await start_blocked(
                     watcher, clean_job.save_clean_texts(cleaner, waiting, texts_)
                 )
         assert await writing == 0
-    assert await room.ask("select cleaned from feeds.feed_item") == [(None,)]
+    assert await setup.ask("select cleaned from feeds.feed_item") == [(None,)]
 
 
 async def test_digest_feed_reads_again_what_changed_while_it_worked(
-    room: Newsroom, site: Website, database: str
+    setup: PollingSetup, site: Website, database: str
 ) -> None:
-    feed_id = await partial_feed(room, site)
+    feed_id = await partial_feed(setup, site)
     async with await connect(database) as fetcher, await connect(database) as watcher:
         async with fetcher.transaction():
-            await put_page(fetcher, room)
+            await put_page(fetcher, setup)
             digesting = await start_blocked(
-                watcher, item_texts.digest_feed(room.databases.search, feed_id)
+                watcher, item_texts.digest_feed(setup.databases.search, feed_id)
             )
         assert await digesting == 1
-    assert await found_by(room, "lighthouse") == 1
+    assert await found_by(setup, "lighthouse") == 1

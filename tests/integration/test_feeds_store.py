@@ -1,4 +1,4 @@
-"""Items kept: none lost, none twice, none drifting; what the ancestor got wrong is named by its number."""
+"""Saving feeds: no item is lost, duplicated or re-dated; numbers in names are the ancestor's defects."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -63,7 +63,7 @@ async def titles(conn: Connection) -> list[object]:
 
 
 @pytest.mark.parametrize("body", [*XML.values(), JSON])
-async def test_whole_feeds_three_times_are_one(conn: Connection, body: bytes) -> None:
+async def test_saving_a_feed_three_times_changes_nothing(conn: Connection, body: bytes) -> None:
     """Defects 34, 37, 38, 39: the second poll of the same feed doubled rows or failed."""
     feed = parse(body, url=URL, now=NOW)
     assert isinstance(feed, Feed)
@@ -119,7 +119,7 @@ async def test_dates_in_the_future_count_as_of_when_the_item_was_first_seen(
     assert await rows(conn, query) == [(LATER,), (NOW,)], "a date that has come counts"
 
 
-async def test_the_rhythm_counts_when_items_were_first_seen(conn: Connection) -> None:
+async def test_item_times_use_the_time_of_the_first_poll(conn: Connection) -> None:
     """A feed that dates its news wrongly is polled by what arrives, not by what the dates say."""
     old = NOW - timedelta(days=3650)
     hour = timedelta(hours=1)
@@ -164,7 +164,7 @@ async def test_a_changed_item_without_guid_is_known_by_its_link_34(conn: Connect
     assert await titles(conn) == ["b"]
 
 
-async def test_an_item_that_gains_or_loses_its_guid_stays_itself(conn: Connection) -> None:
+async def test_an_item_that_gains_or_loses_its_guid_stays_the_same(conn: Connection) -> None:
     link = "https://news.example/1"
     first = await saved(conn, Item(link=link, title="a"))
     gained = await saved(conn, Item(guid="g", link=link, title="a"))
@@ -179,7 +179,7 @@ async def test_items_of_one_link_and_different_guids_are_different(conn: Connect
     assert await titles(conn) == ["a", "b", "c"]
 
 
-async def test_a_link_that_all_share_tells_nobody_apart(conn: Connection) -> None:
+async def test_a_link_that_all_items_share_identifies_none(conn: Connection) -> None:
     home = "https://news.example/"
     for shared in (home, "https://news.example/all"):
         await saved(conn, *(Item(link=shared, title=f"{shared}{number}") for number in range(3)))
@@ -188,7 +188,7 @@ async def test_a_link_that_all_share_tells_nobody_apart(conn: Connection) -> Non
     assert len(await titles(conn)) == 6
 
 
-async def test_a_guid_that_all_share_tells_nobody_apart(conn: Connection) -> None:
+async def test_a_guid_that_all_items_share_identifies_none(conn: Connection) -> None:
     items = [Item(guid="same", link=f"https://news.example/{n}", title=str(n)) for n in range(3)]
     await saved(conn, *items)
     again = await saved(conn, *items)
@@ -197,7 +197,7 @@ async def test_a_guid_that_all_share_tells_nobody_apart(conn: Connection) -> Non
     assert alone.unchanged == 1
 
 
-async def test_the_same_item_twice_in_a_document_is_told(conn: Connection) -> None:
+async def test_the_same_item_twice_in_a_document_is_reported(conn: Connection) -> None:
     one = Item(guid="1", link="https://news.example/1", title="a")
     stored = await saved(conn, one, one)
     assert len(stored.new) == 1
@@ -225,7 +225,7 @@ async def test_long_and_odd_texts_35_50(conn: Connection) -> None:
     assert size == 2**63 - 1
 
 
-async def test_numbers_that_are_not_told_stay_unknown(conn: Connection) -> None:
+async def test_missing_numbers_stay_null(conn: Connection) -> None:
     medium = Enclosure("https://news.example/a.mp3", thumbnails=(Thumbnail("https://a.example/"),))
     thumbnail = Thumbnail("https://b.example/", height=7)
     await saved(conn, Item(guid="1", enclosures=(medium,), thumbnails=(thumbnail,)))
@@ -290,7 +290,7 @@ async def test_media_are_kept_once_and_keep_their_numbers_38_39(conn: Connection
     assert kinds == [("c", "c"), ("k", "k")]
 
 
-async def test_what_left_an_item_leaves_it_40(conn: Connection) -> None:
+async def test_details_that_an_item_lost_are_deleted_40(conn: Connection) -> None:
     full = Item(
         guid="1",
         links=(FeedLink("https://a.example/"), FeedLink("https://b.example/", "via")),
@@ -309,7 +309,7 @@ async def test_what_left_an_item_leaves_it_40(conn: Connection) -> None:
     assert found["enclosure2category"] == found["enclosure2rating"] == 0
 
 
-async def test_a_bad_item_is_named_and_the_others_kept_43(conn: Connection) -> None:
+async def test_a_bad_item_is_reported_and_the_others_stored_43(conn: Connection) -> None:
     bad = Item(guid="bad", title="a \ud800 half")
     items = [Item(guid=str(number), title=str(number)) for number in range(9)]
     stored = await saved(conn, *items[:4], bad, *items[4:])
@@ -332,7 +332,7 @@ async def test_what_the_ancestor_never_filled_45(conn: Connection) -> None:
     assert (await census(conn))["feed_image"] == 2
 
 
-async def test_the_feeds_own_words_change_44(conn: Connection) -> None:
+async def test_changed_fields_of_the_feed_are_stored_44(conn: Connection) -> None:
     linked = feed_of(links=(FeedLink("https://x.example/"),))
     await save_feed(conn, URL, linked, CacheValidators(), id_=ID, now=NOW)
     await save_feed(conn, URL, feed_of(title="Old News"), CacheValidators(), id_=ID, now=LATER)

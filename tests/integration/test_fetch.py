@@ -1,4 +1,4 @@
-"""One GET for one URL: what is asked, what is kept open, what is refused, what is left behind."""
+"""One GET for one URL: the request, kept connections, refusals, cleanup."""
 
 import asyncio
 import gc

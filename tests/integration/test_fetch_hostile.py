@@ -1,4 +1,4 @@
-"""Whatever a server does to HTTP ends in an answer: in time, within bounds, with the reason."""
+"""Every misbehaviour of a server ends in a response with a reason, in time and within limits."""
 
 import asyncio
 import subprocess

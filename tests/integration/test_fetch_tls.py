@@ -1,4 +1,4 @@
-"""TLS: a good certificate is good, and a bad one is refused in words that say what is wrong with it."""
+"""TLS: valid certificates are accepted, and invalid ones are refused with the reason."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""Hosts that a chunk holds: nobody else asks them until it reports, or its lease ends."""
+"""Hosts that a chunk holds: no other crawler requests them until it reports, or its lease ends."""
 
 from datetime import datetime, timedelta
 
@@ -16,7 +16,7 @@ from support.mgmt.admitted_pages import (
 )
 from usher.db.pool import Connection, connect
 from usher.door.guestbook import FetchReport, FetchResult
-from usher.mgmt import chunks, robots
+from usher.mgmt import chunk_pages, chunks, robots
 from usher.mgmt.chunks import ClaimedChunk, HostTrouble, PageClaim
 from usher.mgmt.robots import RobotsReport
 from usher.urls import Scheme
@@ -30,7 +30,7 @@ async def claim(conn: Connection, me: int, now: datetime = NOW) -> ClaimedChunk 
 
 async def report(conn: Connection, me: int, pack: ClaimedChunk, now: datetime) -> None:
     for page in pack.pages:
-        found = await chunks.find_page(conn, url(page.url))
+        found = await chunk_pages.find_page(conn, url(page.url))
         assert found
         outcome = FetchReport(found.domain64, found.path, "success", pack.chunk_id, 200)
         await chunks.report(conn, [outcome], now=now)
@@ -125,7 +125,7 @@ async def test_trouble_outlasts_the_hold(database: str) -> None:
         me = await component(conn, "c")
         pack = await claim(conn, me)
         assert pack
-        number = (await chunks.find_page(conn, url("https://a.com/0"))).domain64  # type: ignore[union-attr]
+        number = (await chunk_pages.find_page(conn, url("https://a.com/0"))).domain64  # type: ignore[union-attr]
         await report(conn, me, pack, NOW)
         await chunks.rest_hosts(conn, [HostTrouble(number, "HTTP 429", 30 * SOON)], now=NOW)
         assert await claim(conn, me, NOW + 29 * SOON) is None
@@ -140,7 +140,7 @@ async def settled(
     await conn.execute("update work.hosts set claim_at = '-infinity', ready_at = '-infinity'")
     pack = await chunks.claim_links(conn, me, PageClaim(1, wait=NONE), now=now)
     assert pack
-    found = await chunks.find_page(conn, url(pack.pages[0].url))
+    found = await chunk_pages.find_page(conn, url(pack.pages[0].url))
     assert found
     one = FetchReport(found.domain64, found.path, result, pack.chunk_id, status, text64=7)
     await chunks.report(conn, [one], now=now)
@@ -185,7 +185,7 @@ async def test_the_same_text_elsewhere_is_marked_with_its_original(database: str
         assert pack
         outcomes = []
         for page in pack.pages:
-            found = await chunks.find_page(conn, url(page.url))
+            found = await chunk_pages.find_page(conn, url(page.url))
             assert found
             text = None if page.url.endswith("/2") else 7
             outcomes.append(

@@ -12,7 +12,7 @@ from usher.db.pool import Connection, connect
 from usher.door import guestbook, hosts
 from usher.door.guestbook import FetchReport, PackedUrls
 from usher.door.rules import Knock, Reason
-from usher.mgmt import chunks
+from usher.mgmt import chunk_pages, chunks
 from usher.mgmt.chunks import ClaimedChunk, HostTrouble, PageClaim
 
 DAY = timedelta(days=1)
@@ -48,7 +48,7 @@ async def last_page(conn: Connection) -> tuple[int, ClaimedChunk]:
 
 
 async def finish(conn: Connection, crawler: int, pack: ClaimedChunk) -> None:
-    page = await chunks.find_page(conn, url(FIRST))
+    page = await chunk_pages.find_page(conn, url(FIRST))
     assert page
     outcome = FetchReport(page.domain64, page.path, "success", pack.chunk_id, 200)
     done = await chunks.finish_crawl(

@@ -26,7 +26,7 @@ from support.processes.commands import usher
 from usher.api.incarnation_cache import IncarnationCache
 from usher.db.pool import Connection, Database, connect
 from usher.messages.index_server import HeldChunk
-from usher.mgmt import chunks, incarnation, missing_chunks, placements
+from usher.mgmt import chunks, incarnation, missing_chunks, placements, server_maps
 from usher.mgmt.missing_chunks import MissingFile
 from usher.mgmt.placements import PlanResult
 
@@ -80,7 +80,7 @@ async def test_no_copy_counts_as_loaded_until_its_server_compared_it(conn: Conne
     await incarnation.begin(conn, "restored")
     assert await states(conn) == {"wanted": 4}
     assert await unrestored(conn) == [first, second]
-    drawn = await placements.full_map(conn)
+    drawn = await server_maps.full_map(conn)
     assert drawn.unrestored == [first, second]
     assert [held for _, servers in drawn.rows for _, held in servers] == [[], []]
     held = [HeldChunk(first, 3, 3), HeldChunk(second, 2, 3), HeldChunk(77, 1, 1)]
@@ -92,7 +92,7 @@ async def test_no_copy_counts_as_loaded_until_its_server_compared_it(conn: Conne
     assert await unrestored(conn) == [second]
     await load(conn, [one, two])
     assert await unrestored(conn) == []
-    assert (await placements.full_map(conn)).version != drawn.version
+    assert (await server_maps.full_map(conn)).version != drawn.version
 
 
 async def test_another_file_or_none_is_loaded_again(conn: Connection) -> None:

@@ -1,4 +1,4 @@
-"""The index server: it has what MGMT wants on it, answers in time, and keeps what it has through everything."""
+"""The index server loads the chunks that MGMT wants and keeps them through restarts and failures."""
 
 import asyncio
 import gc
@@ -92,7 +92,7 @@ def loaded(trade: Trade, host: str) -> list[int]:
     return [chunk for (chunk,) in trade.ask(query, host)]
 
 
-async def test_what_is_wanted_is_loaded_once_and_there_after_a_restart(
+async def test_chunks_are_loaded_once_and_survive_a_restart(
     trade: Trade, serves: Serves, tmp_path: Path
 ) -> None:
     bind = free_bind()
@@ -103,13 +103,13 @@ async def test_what_is_wanted_is_loaded_once_and_there_after_a_restart(
         assert await soon(lambda: loaded(trade, server.host) == [*chunks, empty])
         peer = await download_chunk(server.host, chunks[0], "index", tmp_path / "pulled")
         assert peer.sha256 == ChunkStore(trade.index.directory, ".idx").find(chunks[0]).sha256  # type: ignore[union-attr]
-    trade.index.drop(chunks)  # nobody needs to be asked for them again
+    trade.index.drop(chunks)  # the server must not download them again
     async with serves(bind) as server:
         assert len(await server.find("violet")) == 6
         assert await soon(lambda: loaded(trade, server.host) == [*chunks, empty])
 
 
-async def test_what_moved_leaves_and_what_is_out_of_date_is_taken_out(
+async def test_moved_chunks_are_dropped_and_outdated_pages_are_retired(
     trade: Trade, serves: Serves
 ) -> None:
     async with serves() as server:
@@ -127,7 +127,7 @@ async def test_what_moved_leaves_and_what_is_out_of_date_is_taken_out(
         assert await soon(lambda: trade.ask(gone, left) == [(0,)])
 
 
-async def test_a_file_that_is_not_sound_hurts_no_other_and_comes_when_it_is_whole(
+async def test_a_damaged_file_is_retried_and_others_are_loaded(
     trade: Trade, serves: Serves
 ) -> None:
     async with serves() as server:
@@ -144,7 +144,7 @@ async def test_a_file_that_is_not_sound_hurts_no_other_and_comes_when_it_is_whol
         trade.ask("delete from work.placement where chunk_id = %s returning 1", false)
 
 
-async def test_an_index_that_cannot_be_opened_is_made_again_from_the_files_beside_it(
+async def test_an_index_that_cannot_be_opened_is_rebuilt_from_chunk_files(
     trade: Trade, serves: Serves, tmp_path: Path
 ) -> None:
     bind = free_bind()
@@ -161,7 +161,7 @@ async def test_an_index_that_cannot_be_opened_is_made_again_from_the_files_besid
         assert loaded(trade, server.host) == chunks
 
 
-async def test_who_has_no_room_says_so_and_goes_on_when_there_is_some(
+async def test_a_server_reports_a_full_disk_and_resumes_when_there_is_space(
     trade: Trade, serves: Serves, tmp_path: Path
 ) -> None:
     disk = tmp_path / "disk"
@@ -183,7 +183,7 @@ async def test_who_has_no_room_says_so_and_goes_on_when_there_is_some(
         gc.collect()  # what maps the files of the index
 
 
-async def test_questions_of_every_kind_are_answered(trade: Trade, serves: Serves) -> None:
+async def test_all_kinds_of_requests_are_answered(trade: Trade, serves: Serves) -> None:
     async with serves() as server:
         chunk = await trade.build("Crimson seats are in the front row of this house.")
         assert await server.finds("crimson", 1)

@@ -1,4 +1,4 @@
-"""An index server that is killed at any moment: afterwards it has what MGMT believes it has, and all of it once."""
+"""An index server that is killed at any moment has what MGMT believes, once."""
 
 import asyncio
 import random
@@ -16,9 +16,7 @@ LOADED = "select chunk_id from work.placement where state = 'loaded' order by 1"
 
 
 @pytest.mark.soak
-async def test_a_server_that_is_killed_has_what_mgmt_believes(
-    database: str, tmp_path: Path
-) -> None:
+async def test_a_killed_server_has_what_mgmt_believes(database: str, tmp_path: Path) -> None:
     chance = random.Random(7)  # noqa: S311 - the same every time
     bind = str(free_bind())
     words = ("index-server", "--row", "1", "--bind", bind)

@@ -1,4 +1,4 @@
-"""An index server and a restored database: chunks of another history are loaded again before they count."""
+"""An index server reloads chunks that differ from a restored database before it reports them."""
 
 from asyncio import to_thread
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -85,7 +85,7 @@ async def taken_out(trade: Trade, server: Server, chunk: int, word: str) -> None
     assert await soon(lambda: trade.ask("select count(*) from work.retirement") == [(0,)])
 
 
-async def test_a_running_server_loads_again_what_it_took_pages_out_of(
+async def test_a_running_server_reloads_chunks_with_retired_pages(
     trade: Trade, serves: Serves
 ) -> None:
     async with serves(free_bind()) as server:
@@ -160,7 +160,7 @@ async def test_a_chunk_that_cannot_be_loaded_again_is_never_reported(
         assert await soon(lambda: is_loaded(trade, chunk))
 
 
-async def test_what_moved_meanwhile_leaves_nothing_behind(
+async def test_a_chunk_that_moved_meanwhile_leaves_no_documents(
     trade: Trade, serves: Serves, tmp_path: Path
 ) -> None:
     bind = free_bind()

@@ -255,11 +255,16 @@ async def test_what_is_unset_is_the_houses(db: Database) -> None:
     async with db.transaction() as conn:
         await admin.change_host(conn, names=["a.gov"], cadence=second * 60, crawl_delay=second)
     found = await shown()
-    assert (found.most_pages, found.deepest) == (5, 0)
+    assert (found.effective_max_pages, found.effective_max_depth) == (5, 0)
     async with db.transaction() as conn:
         await admin.change_host(conn, names=["a.gov"], cadence=None, max_depth=None)
     found = await shown()
-    assert (found.cadence, found.crawl_delay, found.most_pages, found.deepest) == (
+    assert (
+        found.cadence,
+        found.crawl_delay,
+        found.effective_max_pages,
+        found.effective_max_depth,
+    ) == (
         None,
         second,
         5,
@@ -270,4 +275,4 @@ async def test_what_is_unset_is_the_houses(db: Database) -> None:
             conn, names=["a.gov"], crawl_delay=None, max_pages=None, adaptive=True
         )
     found = await shown()
-    assert (found.crawl_delay, found.most_pages, found.adaptive) == (None, 1_000_000, True)
+    assert (found.crawl_delay, found.effective_max_pages, found.adaptive) == (None, 1_000_000, True)

@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from support.mgmt.named_components import identify_by_host
 from usher.db.pool import Connection, connect
 from usher.errors import BadInput, Conflict
-from usher.mgmt import admin, caller_identity, components, placements, queries
+from usher.mgmt import admin, components, placements, queries
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.components import ComponentRecord
 
@@ -17,7 +18,7 @@ PLACE = "insert into work.placement (chunk_id, component_id, row, state, since) 
 
 
 async def server(conn: Connection, host: str) -> ComponentRecord:
-    return await caller_identity.identify_by_host(conn, host=host, type="index-server", now=NOW)
+    return await identify_by_host(conn, host=host, type="index-server", now=NOW)
 
 
 async def chunk(conn: Connection, crawler: int, **known: object) -> int:
@@ -30,8 +31,8 @@ async def chunk(conn: Connection, crawler: int, **known: object) -> int:
 
 async def every_stage(conn: Connection) -> dict[str, int]:
     """A chunk in each stage, of one crawler and one builder, with a copy in row 1."""
-    crawler = await caller_identity.identify_by_host(conn, host="c", type="crawler", now=NOW)
-    builder = await caller_identity.identify_by_host(conn, host="b", type="index-builder", now=NOW)
+    crawler = await identify_by_host(conn, host="c", type="crawler", now=NOW)
+    builder = await identify_by_host(conn, host="b", type="index-builder", now=NOW)
     built = {"index_state": "built", "builder_id": builder.id, "built_at": NOW}
     leased = {"index_state": "building", "build_lease_until": NOW, "builder_id": builder.id}
     stages: dict[str, dict[str, object]] = {
@@ -77,7 +78,7 @@ async def test_chunks_are_listed_by_stage_and_holder(conn: Connection) -> None:
 
 
 async def test_failed_chunks_are_found_by_their_index(conn: Connection) -> None:
-    crawler = await caller_identity.identify_by_host(conn, host="c", type="crawler", now=NOW)
+    crawler = await identify_by_host(conn, host="c", type="crawler", now=NOW)
     await conn.execute(
         "insert into work.chunk (crawler_id, claimed_at, state, index_state, propagated_at) "
         "select %s, now(), 'crawled', 'built', now() from generate_series(1, 20000)",

@@ -1,4 +1,4 @@
-"""Files that vanish or are damaged where they were made: their chunks can be found in the end, whoever lost them."""
+"""Lost and damaged chunk files: the chunks are searchable or crawled again whichever component become searchable."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

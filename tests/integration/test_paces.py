@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
+from support.mgmt.named_components import identify_by_host
 from usher.db.pool import Connection, Database, connect
 from usher.door import hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.errors import BadInput, NotFound
-from usher.mgmt import caller_identity, chunks, politeness_groups
+from usher.mgmt import chunks, politeness_groups
 from usher.mgmt.chunks import PageClaim
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -115,7 +116,7 @@ async def test_mgmts_own_role_is_enough_and_claims_follow(database: str) -> None
         await conn.execute("update work.settings set crawl_delay = '0'")
         async with conn.transaction():
             await politeness_groups.group(conn, "shared", ["a.com", "b.com"], delay=2 * SECOND)
-        me = await caller_identity.identify_by_host(conn, host="c", type="crawler", now=NOW)
+        me = await identify_by_host(conn, host="c", type="crawler", now=NOW)
         claims = Counter[str]()
         for tenths in range(0, 200, 5):
             now = NOW + SECOND + tenths * SECOND / 10

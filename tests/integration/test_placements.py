@@ -24,7 +24,7 @@ from support.mgmt.index_servers import (
     states,
 )
 from usher.db.pool import Connection
-from usher.mgmt import chunks, placements
+from usher.mgmt import chunks, placements, server_maps
 from usher.mgmt.placements import PlanResult, RowShortage
 
 LONG_AGO = NOW - timedelta(hours=1)
@@ -215,7 +215,7 @@ async def test_a_server_is_drained_and_answers_until_all_is_elsewhere(conn: Conn
     await load(conn, [going, *others])
     await drain(conn, going)
     assert await plan(conn) == PlanResult(0, 10)
-    assert sum(len(k) for _, row in (await placements.full_map(conn)).rows for _, k in row) == 30
+    assert sum(len(k) for _, row in (await server_maps.full_map(conn)).rows for _, k in row) == 30
     await load(conn, others)
     assert await placements.drop(conn, now=NOW) == 10
     assert len(await may_drop(conn, going, n=99)) == 10

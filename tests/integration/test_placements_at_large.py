@@ -26,7 +26,7 @@ from support.mgmt.index_servers import (
     set_rows,
 )
 from usher.db.pool import Connection, connect
-from usher.mgmt import placements
+from usher.mgmt import placements, server_maps
 from usher.mgmt.placement_rules import PlacedCopy, PlacementServer, droppable
 from usher.mgmt.placements import PlanResult
 
@@ -37,22 +37,22 @@ async def test_the_map_has_whoever_is_fit(conn: Connection) -> None:
     [[one, two], [three, four]] = await grid(conn, 2, 2)
     hosts = dict(await rows_of(conn, "select id, host from work.component"))
     full = [(1, [hosts[one], hosts[two]]), (2, [hosts[three], hosts[four]])]
-    first = await placements.servers_map(conn)
+    first = await server_maps.servers_map(conn)
     assert [(row, sorted(names)) for row, names in first.rows] == [
         (row, sorted(names)) for row, names in full
     ]
-    assert await placements.servers_map(conn) == first
+    assert await server_maps.servers_map(conn) == first
     await build(conn, 3)
-    assert (await placements.servers_map(conn)).version == first.version, "chunks are not in it"
+    assert (await server_maps.servers_map(conn)).version == first.version, "chunks are not in it"
     await drain(conn, one)
-    assert (await placements.servers_map(conn)) == first, "it answers until all is elsewhere"
+    assert (await server_maps.servers_map(conn)) == first, "it answers until all is elsewhere"
     await fail(conn, two, NOW)
     await conn.execute("update work.component set health = 'probation' where id = %s", [three])
     await conn.execute("update work.component set state = 'error' where id = %s", [four])
-    second = await placements.servers_map(conn)
+    second = await server_maps.servers_map(conn)
     assert second.rows == [(1, [hosts[one]])]
     assert second.version != first.version
-    second_choice = await placements.full_map(conn, "probation")
+    second_choice = await server_maps.full_map(conn, "probation")
     assert [(row, {host for host, _ in servers}) for row, servers in second_choice.rows] == [
         (1, {hosts[two]}),
         (2, {hosts[three], hosts[four]}),
@@ -62,24 +62,24 @@ async def test_the_map_has_whoever_is_fit(conn: Connection) -> None:
 async def test_the_full_map_has_each_chunk_once_a_row_while_it_moves(conn: Connection) -> None:
     [[one]] = await grid(conn, 1, 1)
     new = await build(conn, 6)
-    assert answering(await placements.full_map(conn)) == []
+    assert answering(await server_maps.full_map(conn)) == []
     await load(conn, [one])
     two = await server(conn, 1)
     await placements.plan(conn, now=NOW)
-    seen = {await placements.full_version(conn)}
+    seen = {await server_maps.full_version(conn)}
     for step in (2, 1):
-        assert answering(await placements.full_map(conn)) == new
+        assert answering(await server_maps.full_map(conn)) == new
         some = [k.chunk_id for k in await placements.wanted(conn, two, n=step)]
         await placements.loaded(conn, two, some, now=NOW)
-        seen.add(await placements.full_version(conn))
+        seen.add(await server_maps.full_version(conn))
     await placements.drop(conn, now=NOW)
-    found = await placements.full_map(conn)
+    found = await server_maps.full_map(conn)
     assert answering(found) == new
     assert found.version not in seen
     assert len(seen) == 3
 
 
-def answering(found: placements.FullMap) -> list[int]:
+def answering(found: server_maps.FullMap) -> list[int]:
     return sorted(chunk for _, servers in found.rows for _, chunks in servers for chunk in chunks)
 
 
@@ -146,7 +146,7 @@ async def test_a_long_life(conn: Connection, seed: int) -> None:
         held = now_held
 
 
-# Where a row can answer for a chunk: every copy that nobody was told to drop, on whatever server.
+# Where a row can answer for a chunk: every copy that its server was not told to drop.
 COUNTED_ON = """
     select distinct chunk_id, row from work.placement where state <> 'wanted' and released_at is null
 """

@@ -13,7 +13,7 @@ from support.mgmt.compaction import LATER, House
 from support.mgmt.index_servers import fail
 from usher.db.pool import Connection, connect
 from usher.door.guestbook import FetchReport
-from usher.mgmt import chunks, missing_chunks, page_versions, placements
+from usher.mgmt import chunk_pages, chunks, missing_chunks, page_versions, placements
 from usher.mgmt.chunks import ClaimedChunk, PageClaim
 from usher.mgmt.missing_chunks import MissingFile
 
@@ -81,7 +81,7 @@ async def report(
     text: int = 1,
 ) -> str:
     """Report one page alone; the state it is in then."""
-    page = await chunks.find_page(house.conn, url(f"https://a.com{path}"))
+    page = await chunk_pages.find_page(house.conn, url(f"https://a.com{path}"))
     assert page
     outcome = FetchReport(
         page.domain64, path, "success" if status == 200 else "unchanged", pack.chunk_id, status,
@@ -102,7 +102,7 @@ async def test_a_page_reported_before_its_chunk_was_lost_is_crawled_again(house:
 
 async def test_a_page_reported_without_details_is_crawled_again(house: House) -> None:
     pack = await claim(house, "/0", "/1")
-    page = await chunks.find_page(house.conn, url("https://a.com/0"))
+    page = await chunk_pages.find_page(house.conn, url("https://a.com/0"))
     assert page
     untold = FetchReport(page.domain64, "/0", "unchanged", pack.chunk_id)
     await chunks.report(house.conn, [untold], now=NOW)

@@ -1,4 +1,4 @@
-"""Hits as good as each other come in the order of their URLs, so that no server has to be asked twice for its best."""
+"""Ties are ordered by URL, so that no server must be asked twice."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -38,7 +38,7 @@ def paths(engine: Engine, k: int, offset: int = 0, text: str = "everywhere") -> 
     return [hit.url.rpartition("/")[2] for hit in found.hits]
 
 
-def test_equal_hits_are_cut_off_by_their_urls(engine: Engine) -> None:
+def test_ties_are_ordered_by_url(engine: Engine) -> None:
     assert sorted(paths(engine, 10)) == [
         *(f"{n:04}" for n in range(1, 8)),
         *(f"better{n}" for n in range(3)),
@@ -47,17 +47,17 @@ def test_equal_hits_are_cut_off_by_their_urls(engine: Engine) -> None:
     assert set(paths(engine, 3)) == {"better0", "better1", "better2"}
 
 
-def test_pages_of_equal_hits_hold_each_once(engine: Engine) -> None:
+def test_pages_of_ties_have_each_hit_once(engine: Engine) -> None:
     found = [path for offset in range(0, ALIKE + 3, 7) for path in paths(engine, 7, offset)]
     assert len(found) == len(set(found)) == ALIKE + 3
 
 
-def test_hits_without_words_are_cut_off_alike(engine: Engine) -> None:
+def test_ties_of_queries_without_words_are_ordered_by_url(engine: Engine) -> None:
     """They are in the order of when they were crawled, which is the same for all here."""
     assert sorted(paths(engine, 4, text="site:a.org")) == [f"{n:04}" for n in range(1, 5)]
 
 
-def test_few_hits_are_counted_where_they_are(tmp_path: Path) -> None:
+def test_hosts_of_few_hits_are_counted_without_an_aggregation(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path / "few", heap=HEAP)
     hosts = ["a.org"] * 4 + ["b.org"] * 3
     engine.add(1, [page(f"{n}", "rare", host=host) for n, host in enumerate(hosts)])
@@ -76,17 +76,17 @@ async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
         yield here
 
 
-async def test_no_server_is_asked_again_for_hits_that_are_as_good(rows: Rows) -> None:
+async def test_ties_cause_no_second_request(rows: Rows) -> None:
     """Also if all that are shown are one's own, and however many others are like the last of them."""
     chunks = {
         chunk: [alike(n, chunk) for n in range(chunk * 30, chunk * 30 + 30)] for chunk in (1, 2, 3)
     }
     for chunk, some in chunks.items():
         await rows.add(1, {chunk: some})
-    async with rows.hall() as hall:
-        answer = await Broker(hall).search(parse_query("everywhere"), k=10)
+    async with rows.cluster() as cluster:
+        answer = await Broker(cluster).search(parse_query("everywhere"), k=10)
     shown = [found.hit for found in answer.results.hits]
     every = sorted(document.url for some in chunks.values() for document in some)
     assert [hit.url for hit in shown] == every[:10]
     assert shown == sorted(shown, key=rank_key)
-    assert [seat.asked.count("/search") for seat in rows.seats] == [1, 1, 1]
+    assert [server.asked.count("/search") for server in rows.servers] == [1, 1, 1]

@@ -4,10 +4,11 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from support.mgmt.named_components import identify_by_host
 from support.processes.commands import usher
 from usher.db.pool import Connection, connect
 from usher.door import hosts
-from usher.mgmt import caller_identity, components, query_stats, retention, robots
+from usher.mgmt import components, query_stats, retention, robots
 from usher.mgmt import queries as look
 from usher.mgmt.components import NewEvent
 from usher.mgmt.retention import ROWS_PER_ROUND, TERMS_PER_DAY, PrunedCounts, Retention
@@ -24,7 +25,7 @@ async def pruned(conn: Connection) -> PrunedCounts:
 
 
 async def add(conn: Connection, *queries: tuple[datetime, str, float]) -> None:
-    me = await caller_identity.identify_by_host(conn, host="f:1", type="front-end", now=NOW)
+    me = await identify_by_host(conn, host="f:1", type="front-end", now=NOW)
     await query_stats.add(conn, queries, me.id)
 
 

@@ -19,10 +19,10 @@ from usher.observe.stages import (
     MAX_COUNTED,
     ClosedHost,
     ComponentGroup,
+    ForeignPageSource,
     HeldBackHost,
     JobTypeCounts,
     RestingHost,
-    SuspectComponent,
     read_queue,
     read_work,
 )
@@ -35,12 +35,12 @@ TABLES = {"guestbook", "chunk", "hosts"}
 STATEMENTS: list[tuple[Statements, str, dict[str, Any]]] = [
     (stages.store, "pages", {"most": MAX_COUNTED}),
     (stages.store, "next_page", {"now": NOW, "hosts": stages.MAX_HOSTS_SEARCHED}),
-    (stages.store, "shut_hosts", {"most": MAX_COUNTED, "n": 5}),
+    (stages.store, "closed_hosts", {"most": MAX_COUNTED, "n": 5}),
     (stages.store, "chunks", {"most": MAX_COUNTED}),
     (stages.store, "last_hour", {"since": NOW - stages.HOUR, "most": MAX_COUNTED}),
     (stages.store, "held_back", {"most": MAX_COUNTED, "n": 5}),
     (stages.store, "copies", {"most": MAX_COUNTED}),
-    (stages.store, "poisoned", {"lately": NOW - stages.RECENT, "most": MAX_COUNTED, "n": 5}),
+    (stages.store, "suspects", {"lately": NOW - stages.RECENT, "most": MAX_COUNTED, "n": 5}),
 ]  # fmt: skip
 
 
@@ -199,7 +199,7 @@ async def test_components_that_brought_foreign_pages(conn: Connection) -> None:
             reason,
         )
     work = await read_work(conn, now=NOW)
-    assert work.poisoned == [SuspectComponent("c:1", "crawler", 2, NOW - MINUTE, "last")]
+    assert work.poisoned == [ForeignPageSource("c:1", "crawler", 2, NOW - MINUTE, "last")]
 
 
 async def test_who_leads(database: str) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from support.mgmt.admitted_pages import NONE, NOW, admit, component, delay, pages, url
 from usher.db.pool import Connection, connect
 from usher.door.guestbook import FetchReport, FetchResult
-from usher.mgmt import chunks, page_versions, placements
+from usher.mgmt import chunk_pages, chunks, page_versions, placements
 from usher.mgmt.chunks import ClaimedChunk, PageClaim
 
 LEASE = timedelta(minutes=5)
@@ -53,7 +53,7 @@ class House:
     async def report(self, pack: ClaimedChunk, result: FetchResult, status: int) -> None:
         outcomes = []
         for page in pack.pages:
-            found = await chunks.find_page(self.conn, url(page.url))
+            found = await chunk_pages.find_page(self.conn, url(page.url))
             assert found
             outcomes.append(
                 FetchReport(found.domain64, found.path, result, pack.chunk_id, status, text64=1)
@@ -100,7 +100,7 @@ async def test_what_was_outdated_twice_goes_with_the_newest(database: str) -> No
         await house.begin()
         first = await house.crawl(n=1)
         await house.load(0, first)
-        await house.crawl(n=1)  # which nobody ever loads
+        await house.crawl(n=1)  # which no server ever loads
         third = await house.crawl(n=1)
         await house.load(0, third)
         assert await house.to_retire(0) == [(first, "https://a.com/")]

@@ -1,4 +1,4 @@
-"""Content chunks read back: as they were, within bounds, whoever wrote them."""
+"""Content chunks of any writer are read back within limits."""
 
 import gzip
 import tracemalloc

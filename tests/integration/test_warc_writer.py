@@ -1,4 +1,4 @@
-"""Content chunks: what any WARC tool reads in them, and what is left of them when the worst happens."""
+"""Content chunks: readable by any WARC tool, and never partial after a failure."""
 
 import asyncio
 import hashlib

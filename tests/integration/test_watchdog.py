@@ -24,10 +24,11 @@ from support.mgmt.index_servers import (
     set_rows,
     states,
 )
+from support.mgmt.named_components import identify_by_host
 from support.processes.commands import clean
 from support.processes.standins import Standin, standins
 from usher.db.pool import Connection, connect
-from usher.mgmt import caller_identity, components, placements
+from usher.mgmt import components, placements, server_maps
 from usher.mgmt.health import HealthLimits
 from usher.mgmt.ping import ask, ping_all
 from usher.mgmt.watchdog import Watchdog, store
@@ -56,9 +57,7 @@ def now() -> datetime:
 
 
 async def meet(conn: Connection, one: Standin, type_: str, row: int | None = None) -> int:
-    found = await caller_identity.identify_by_host(
-        conn, host=one.host, type=type_, row=row, now=now()
-    )
+    found = await identify_by_host(conn, host=one.host, type=type_, row=row, now=now())
     return found.id
 
 
@@ -73,7 +72,7 @@ async def transitions(conn: Connection, id_: int) -> list[tuple[str | None, str 
 
 @asynccontextmanager
 async def answering(answer: bytes, *, end: bool = True) -> AsyncIterator[str]:
-    """A server that says the same to everybody."""
+    """A server that gives every caller the same answer."""
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -108,7 +107,7 @@ async def answering(answer: bytes, *, end: bool = True) -> AsyncIterator[str]:
 )
 async def test_what_a_component_says(conn: Connection, answer: bytes, status: str) -> None:
     async with answering(answer) as host:
-        one = await caller_identity.identify_by_host(conn, host=host, now=now())
+        one = await identify_by_host(conn, host=host, now=now())
         [found] = await ping_all([one])
     assert found.status == status
 
@@ -122,9 +121,7 @@ async def test_a_finished_answer_is_not_waited_on() -> None:
 async def test_silence_has_a_reason_and_many_are_asked_at_once(conn: Connection) -> None:
     async with answering(OK, end=False) as frozen, answering(OK + b"\r\n" + HEALTHY) as good:
         hosts = [good, "127.0.0.1:1", "nobody.invalid:5000", "[::1]:1", frozen]
-        found = [
-            await caller_identity.identify_by_host(conn, host=host, now=now()) for host in hosts
-        ]
+        found = [await identify_by_host(conn, host=host, now=now()) for host in hosts]
         start = time.monotonic()
         pings = await ping_all([*found, *[found[-1]] * 95], timeout=1)
     assert time.monotonic() - start < 5
@@ -183,7 +180,7 @@ async def test_a_killed_server_leaves_the_map_at_once_and_its_seats_after_the_gr
         cast[0].kill()
         for _ in range(3):
             await patient.round(conn)
-        [(_, hosts)] = (await placements.servers_map(conn)).rows
+        [(_, hosts)] = (await server_maps.servers_map(conn)).rows
         assert sorted(hosts) == sorted(one.host for one in cast[1:])
         assert await seats(conn) == before
         await strict.round(conn)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from support.mgmt.index_servers import rows_of
+from support.mgmt.named_components import identify_by_host
 from support.processes.namespaces import in_namespace, needs_root
 from support.processes.standins import Standin, standins
 from usher.db.pool import Connection
@@ -59,7 +60,7 @@ async def chunk_state(conn: Connection, chunk: int) -> str:
 
 
 async def enter(conn: Connection, host: str, type_: str = "crawler") -> ComponentRecord:
-    return await caller_identity.identify_by_host(conn, host=host, type=type_, now=now())
+    return await identify_by_host(conn, host=host, type=type_, now=now())
 
 
 async def beside(conn: Connection, answering: Standin) -> None:

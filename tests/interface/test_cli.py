@@ -83,7 +83,7 @@ def test_doctor_makes_everything_ready_and_leaves_nothing_running(data: Path) ->
         "versions", "postgres", "data", "database", "clock", "schema", "roles",
         "user", "network", "permissions",
     }  # fmt: skip
-    # The user and the network are those of whoever tests.
+    # The user and the network are those of the test run.
     checks = [check for check in ran.json if check["name"] not in {"user", "network"}]
     assert {check["level"] for check in checks} == {"good"}
     deadline = time.monotonic() + 20
@@ -241,7 +241,7 @@ def test_interrupted_is_130(data: Path) -> None:
         env={**os.environ, **to("postgresql://127.0.0.1:1/db"), "USHER_CONNECT_TIMEOUT": "60"},
         stderr=subprocess.PIPE,
         text=True,
-        # Whoever runs the tests in the background of a shell has Ctrl-C ignored, and passes that on.
+        # Tests in the background of a shell inherit an ignored Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     try:

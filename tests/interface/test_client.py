@@ -61,6 +61,7 @@ async def test_the_whole_way_of_a_chunk(database: str, tmp_path: Path) -> None:
             assert await holder.loaded([chunk.chunk_id]) == [chunk.chunk_id]
             assert await crawler.unpropagated() == []
             assert await holder.holds([chunk.chunk_id, 77]) == [77]
+            assert await holder.holds([]) == []
             assert await holder.leaving() == []
             assert [(row.row, row.servers) for row in await holder.servers_map()] == [(1, ["s:1"])]
             await holder.send_query_stats("words", 0.25, at=1512142011.0)
@@ -106,7 +107,7 @@ async def test_what_is_declined_is_raised(database: str, tmp_path: Path) -> None
             await one_.add_links(LINKS[:5])
             pack = await one_.get_links()
             assert pack
-            with pytest.raises(Conflict, match="not with d:1"):
+            with pytest.raises(Conflict, match="not assigned to d:1"):
                 await two.not_crawled(pack.chunk_id)
             with pytest.raises(BadInput):
                 await one_.set_state("broken")  # type: ignore[arg-type]

@@ -6,9 +6,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from support.mgmt.named_components import identify_by_host
 from support.processes.commands import Ran, usher
 from usher.db.pool import Connection, connect
-from usher.mgmt import caller_identity, components, tokens
+from usher.mgmt import components, tokens
 from usher.mgmt.components import ComponentRecord
 
 pytestmark = pytest.mark.soak  # a process for each command takes its time
@@ -23,7 +24,7 @@ def at(dsn: str, *words: str | Path) -> Ran:
 
 
 async def meet(conn: Connection, host: str, type_: str) -> ComponentRecord:
-    return await caller_identity.identify_by_host(conn, host=host, type=type_, now=NOW)
+    return await identify_by_host(conn, host=host, type=type_, now=NOW)
 
 
 async def furnish(dsn: str) -> None:
@@ -84,7 +85,7 @@ def test_components_are_listed_and_shown(furnished: str) -> None:
     assert "1 wanted" in shown.out
     events = at(furnished, "components", "show", "--json", "10.0.0.2:5000").json["events"]
     assert [one["kind"] for one in events] == ["state", "type", "registered"]
-    missing = at(furnished, "components", "show", "nobody")
+    missing = at(furnished, "components", "show", "missing")
     assert (missing.code, "usher components list" in missing.err) == (3, True)
     assert at(furnished, "components", "show", "a b").code == 2
 
@@ -96,14 +97,14 @@ def test_servers_are_drained(furnished: str) -> None:
     assert at(furnished, "components", "undrain", "10.0.1.1:5000").code == 0
     assert not at(furnished, "components", "show", "--json", "10.0.1.1:5000").json["draining"]
     assert at(furnished, "components", "drain", "10.0.0.1:5000").code == 2
-    assert at(furnished, "components", "drain", "nobody").code == 3
+    assert at(furnished, "components", "drain", "missing").code == 3
 
 
 def test_rows_are_shown_and_set(furnished: str) -> None:
     found = at(furnished, "components", "rows", "--json").json
     assert [(one["row"], len(one["servers"])) for one in found] == [(1, 2), (2, 1)]
     more = at(furnished, "components", "rows", "--set", "3")
-    assert (more.code, "nobody" in more.out, "3 rows" in more.err) == (0, True, True)
+    assert (more.code, "no server" in more.out, "3 rows" in more.err) == (0, True, True)
     asked = at(furnished, "components", "rows", "--set", "1")
     assert (asked.code, "--yes" in asked.err) == (2, True)
     fewer = at(furnished, "components", "rows", "--set", "1", "--yes", "--json")
@@ -113,7 +114,7 @@ def test_rows_are_shown_and_set(furnished: str) -> None:
         assert at(furnished, "components", "rows", "--yes", "--set", wrong).code == 2
 
 
-def test_chunks_are_listed_shown_and_tried_again(furnished: str) -> None:
+def test_chunks_are_listed_shown_and_retried(furnished: str) -> None:
     def listed(*words: str) -> list[int]:
         return [one["id"] for one in at(furnished, "chunks", "list", "--json", *words).json]
 
@@ -122,7 +123,7 @@ def test_chunks_are_listed_shown_and_tried_again(furnished: str) -> None:
     assert listed("--state", "failed") == [2, 1]
     assert listed("--state", "built", "--builder", "10.0.0.2:5000") == [3]
     assert listed("--crawler", "10.0.0.1:5000", "--state", "crawling") == []
-    assert at(furnished, "chunks", "list", "--crawler", "nobody").code == 3
+    assert at(furnished, "chunks", "list", "--crawler", "missing").code == 3
     counted = at(furnished, "chunks", "list", "--summary", "--json").json
     assert {one["stage"]: one["number"] for one in counted if one["number"]} == {
         "built": 1, "error": 1, "parked": 1,
@@ -136,7 +137,7 @@ def test_chunks_are_listed_shown_and_tried_again(furnished: str) -> None:
     assert [at(furnished, "chunks", "show", text).code for text in ("99", "x", "0")] == [3, 2, 2]
     tried = at(furnished, "chunks", "retry", "2", "3", "99")
     assert (tried.code, tried.out) == (0, "2\n")
-    assert "3: it is not parked" in tried.err
+    assert "3: not parked" in tried.err
     again = at(furnished, "chunks", "retry", "--json", "2")
     assert (again.code, again.json) == (3, [{"id": 2, "what": "same"}])
     assert at(furnished, "chunks", "retry", "--all").code == 0
@@ -144,7 +145,7 @@ def test_chunks_are_listed_shown_and_tried_again(furnished: str) -> None:
     assert listed("--state", "crawled") == [2]
 
 
-async def test_tokens_are_made_listed_and_revoked(database: str) -> None:
+async def test_tokens_are_created_listed_and_revoked(database: str) -> None:
     made = at(database, "tokens", "add", "--scope", "work", "--type", "crawler")
     assert (made.code, len(made.out.split())) == (0, 1)
     async with await connect(database) as conn:
@@ -161,15 +162,15 @@ async def test_tokens_are_made_listed_and_revoked(database: str) -> None:
         ["crawler-1", "work", "crawler"], ["me", "admin", "-"],
     ]  # fmt: skip
     assert made.out.strip() not in at(database, "tokens", "list", "--json").out
-    assert at(database, "tokens", "revoke", "me", "nobody").code == 3
+    assert at(database, "tokens", "revoke", "me", "missing").code == 3
     assert at(database, "tokens", "list", "--json").json[1]["revoked_at"] is None
     assert "revoked me" in at(database, "tokens", "revoke", "me").err
-    assert "before" in at(database, "tokens", "revoke", "me").err
+    assert "already revoked" in at(database, "tokens", "revoke", "me").err
     async with await connect(database) as conn:
         assert await tokens.check(conn, named["secret"], now=NOW) is None
 
 
-def test_queries_are_summed_up(database: str) -> None:
+def test_queries_are_counted(database: str) -> None:
     assert at(database, "stats", "queries").out.split() == ["queries", "0"]
     with psycopg.connect(database) as conn:
         conn.execute(

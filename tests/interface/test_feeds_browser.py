@@ -1,4 +1,4 @@
-"""Pages of feeds and items in a real browser: read, searched, in the dark, on a telephone, without a script."""
+"""Pages of feeds and items in a real browser: search, dark mode, phone, without scripts."""
 
 import os
 from collections.abc import AsyncIterator
@@ -54,7 +54,7 @@ def test_from_feeds_to_an_item_by_keys_alone(stage: Stage, tab: Tab, visit: Visi
     assert tab.text("h1") == ["Feeds"]
     assert tab.ask("document.querySelectorAll('.feeds tbody tr').length") == 5
     tab.key("Tab")
-    assert tab.ask(FOCUSED) == "Skip to the page"
+    assert tab.ask(FOCUSED) == "Skip to content"
     tab.ask("document.querySelector('.feeds tbody a').focus()")
     assert tab.ask("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     tab.after(lambda: tab.key("Enter"))
@@ -71,7 +71,7 @@ def test_from_feeds_to_an_item_by_keys_alone(stage: Stage, tab: Tab, visit: Visi
     tab.picture(stage.pictures / "items.png")
 
 
-def test_hostile_feeds_stay_words(stage: Stage, tab: Tab, visit: Visit) -> None:
+def test_hostile_feeds_are_shown_as_text(stage: Stage, tab: Tab, visit: Visit) -> None:
     hostile = stage.feeds["hostile"]
     visit(f"/items?feed={hostile}")
     paths = tab.ask("[...document.querySelectorAll('.items h3 a')].map(one => one.pathname)")
@@ -85,7 +85,7 @@ def test_hostile_feeds_stay_words(stage: Stage, tab: Tab, visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_everybody_can_read_it(stage: Stage, tab: Tab, visit: Visit, *, dark: bool) -> None:
+def test_pages_are_accessible(stage: Stage, tab: Tab, visit: Visit, *, dark: bool) -> None:
     tab.look(dark=dark)
     for name, path in stage.paths.items():
         visit(path)
@@ -102,7 +102,7 @@ def test_everybody_can_read_it(stage: Stage, tab: Tab, visit: Visit, *, dark: bo
     assert (sum(map(int, shade[4:-1].split(","))) < 200) == dark
 
 
-def test_on_a_telephone(stage: Stage, tab: Tab, visit: Visit) -> None:
+def test_pages_fit_a_phone(stage: Stage, tab: Tab, visit: Visit) -> None:
     tab.look(width=375, height=760)
     for name, path in stage.paths.items():
         visit(path)

@@ -81,8 +81,8 @@ def test_list_only_some(database: str) -> None:
 def test_show(database: str) -> None:
     at(database, "add", "www.nasa.gov/a", "www.nasa.gov/b")
     told = at(database, "hosts", "show", "www.nasa.gov").out
-    for words in ("www.nasa.gov, open", "72057598332895488, 0100000100000100 in hex",
-                  "a crawl is open since", "monthly, as the house has it", "2 pending"):  # fmt: skip
+    for words in ("www.nasa.gov, open", "72057598332895488, hex 0100000100000100",
+                  "a crawl is open since", "monthly (default)", "2 pending"):  # fmt: skip
         assert words in told
     shown = host(database, "https://www.nasa.gov/whatever")
     assert {"domain64": 72057598332895488, "hex": "0100000100000100", "scope": "host",
@@ -101,8 +101,8 @@ def test_limits(database: str) -> None:
     assert refused.split()[:2] == ["refuse", "host_full"]
     assert refused.endswith("the host already has its maximum of 2 pages")
     told = at(database, "hosts", "show", "a.gov").out
-    for words in ("limits    at most 2 pages\n", "up to 0 clicks from", "2 pending\n",
-                  " 2 of at most 2; no new ones come in"):  # fmt: skip
+    for words in ("limits      at most 2 pages\n", "up to 0 clicks from", "2 pending\n",
+                  " 2 of at most 2; new pages are refused"):  # fmt: skip
         assert words in told
     shown = host(database, "a.gov")
     assert (shown["full"], shown["max_pages_of"], shown["max_depth_of"]) == (True, "host", "host")
@@ -201,7 +201,7 @@ def test_recrawl(database: str) -> None:
     assert (refused.code, refused.out.split()[:2]) == (3, ["refuse", "host_not_due"])
     none = at(database, "hosts", "recrawl", "--due")
     assert (none.code, none.out) == (0, "")
-    assert "no host is due" in none.err
+    assert "No host is due." in none.err
     passed = at(database, "hosts", "recrawl", "a.gov", "--pass", "--json").json
     assert (passed["reasons"], passed["brought"]) == ({"full_pass": 1}, 2)
     with psycopg.connect(database) as conn:
@@ -212,16 +212,19 @@ def test_recrawl(database: str) -> None:
     assert (nightly["reasons"], nightly["brought"]) == ({"host_due": 1}, 1)
 
 
-def test_rules_of_the_house(database: str) -> None:
+def test_default_rules(database: str) -> None:
     rules = at(database, "hosts", "rules", "--json").json
     assert (rules["cadence"], rules["max_pages"], rules["max_depth"]) == ("monthly", 1_000_000, 20)
     calendar = {"name": "calendar", "rule": "path", "matches": "^/cal/"}
     ran = at(database, "hosts", "rules", "--cadence", "weekly", "--filter", json.dumps(calendar))
-    limits = "limits    1,000,000 pages of a host, new ones up to 20 clicks away\n"
-    assert (
-        ran.out
-        == f"cadence   weekly\n{limits}filters   calendar: refuses paths that match ^/cal/\n"
+    limits = (
+        "at most 1,000,000 pages per host, new pages up to 20 clicks from the start of the crawl"
     )
+    assert ran.out.splitlines() == [
+        "cadence     weekly",
+        f"limits      {limits}",
+        "filters     calendar: refuses paths that match ^/cal/",
+    ]
     assert at(database, "hosts", "rules", "--json").json == {
         "cadence": "weekly",
         "max_pages": 1_000_000,
@@ -229,8 +232,8 @@ def test_rules_of_the_house(database: str) -> None:
         "filters": [calendar],
     }
     assert "calendar" in at(database, "add", "a.gov/cal/1").out
-    assert "(the house's)" in at(database, "hosts", "show", "a.gov").out
-    assert at(database, "hosts", "rules", "--no-filters").out.endswith("filters   none\n")
+    assert "(default)\n" in at(database, "hosts", "show", "a.gov").out
+    assert at(database, "hosts", "rules", "--no-filters").out.endswith("filters     none\n")
     assert at(database, "hosts", "rules", "--filter", '"x"').code == 2
 
 
@@ -254,9 +257,9 @@ def test_numbers_shown(database: str) -> None:
     nasa = at(database, "domain64", "show", "--json", "nasa.gov").json
     assert (nasa["kind"], nasa["host"], nasa["domain"]["name"]) == ("domain", None, "nasa")
     free = at(database, "domain64", "show", "0100000900000300")
-    assert (free.code, "none has this number" in free.out) == (0, True)
+    assert (free.code, "no host has this number" in free.out) == (0, True)
     assert "01:000001:000002:00" in at(database, "domain64", "show", "blogs.nasa.gov").out
-    assert "domain     1, localhost" in at(database, "domain64", "show", "localhost").out
+    assert "domain      1, localhost" in at(database, "domain64", "show", "localhost").out
     unknown = at(database, "domain64", "show", "blog.nasa.gov")
     assert (unknown.code, "Did you mean blogs.nasa.gov?" in unknown.err) == (3, True)
 

@@ -74,11 +74,15 @@ def test_add_and_show(database: str) -> None:
     assert (job["state"], job["live"], job["scheduled"].endswith("+00:00")) == (
         "pending", True, True,
     )  # fmt: skip
-    assert job["why"][0].startswith("Its time comes at")
+    assert job["why"][0].startswith("It is due at")
     told = at(database, "jobs", "show", str(id_)).out
     assert "curl -sS 'https://example.com/a b'" in told
     again = at(database, "jobs", "add", "--key", "k", "true")
-    assert (again.code, int(again.out), "same key" in again.err) == (0, id_, True)
+    assert (again.code, int(again.out), "with this key already waits" in again.err) == (
+        0,
+        id_,
+        True,
+    )
 
 
 def test_one_word_is_split_and_no_shell_reads_it(database: str) -> None:
@@ -112,7 +116,7 @@ def test_add_many_lines(database: str) -> None:
     ran = at(database, "jobs", "add", "-", given=bad)
     assert (ran.code, ran.out) == (2, "")
     assert "Line 2 is not a job" in ran.err
-    assert "1 jobs before are in" in ran.err
+    assert "1 jobs before it were added" in ran.err
 
 
 def test_list(database: str) -> None:
@@ -147,7 +151,7 @@ def test_what_others_wrote_cannot_move_the_cursor(database: str) -> None:
 def test_cancel(database: str) -> None:
     id_ = added(database, "true")
     ran = at(database, "jobs", "cancel", str(id_), "--reason", "enough")
-    assert (ran.code, ran.out) == (0, f"{id_}  is cancelled\n")
+    assert (ran.code, ran.out) == (0, f"{id_}  cancelled\n")
     assert shown(database, id_)["message"] == "enough"
     again = at(database, "jobs", "cancel", "--json", str(id_), "800000999")
     assert again.code == 3

@@ -18,7 +18,7 @@ def test_a_job_needs_another(database: str) -> None:
     second = added(database, "--needs", str(first), "--", "true")
     job = shown(database, second)
     assert (job["state"], job["needs"]) == ("waiting", [{"id": first, "state": "pending"}])
-    assert f"needed by job {second}" in at(database, "jobs", "show", str(first)).out
+    assert f"needed by   job {second}" in at(database, "jobs", "show", str(first)).out
     assert at(database, "jobs", "list", "--state", "waiting", "--ids").out == f"{second}\n"
     assert "waiting" in at(database, "jobs", "list", "--summary").out
     lines = json.dumps({"type": "t", "program": "true", "needs": [first]}).encode()
@@ -79,7 +79,7 @@ def test_the_database_shell(database: str) -> None:
     )
     assert ran.out == "0\n", ran.err
     assert at(database, "db", "shell", "--", "-XAtc", "select 1/0").code == 1
-    assert at(database, "db", "shell", "--role", "nobody").code == 2
+    assert at(database, "db", "shell", "--role", "missing").code == 2
 
 
 def test_a_missing_psql_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`usher feeds offered`: what crawled pages offer, until somebody subscribes."""
+"""`usher feeds offered`: feeds of crawled pages that have no subscription."""
 
 from support.mgmt.admitted_pages import NOW, url
 from support.processes.commands import usher
@@ -6,7 +6,7 @@ from usher.db.pool import connect
 from usher.mgmt.offered_feeds import add_offers
 
 
-async def test_feeds_on_offer_until_they_are_subscribed_to(database: str) -> None:
+async def test_offered_feeds_are_listed_until_they_are_subscribed(database: str) -> None:
     at = {"DATABASE_URL": database}
     nothing = usher("feeds", "offered", environment=at)
     assert (nothing.code, nothing.out) == (0, "")

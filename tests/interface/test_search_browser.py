@@ -1,4 +1,4 @@
-"""The search page in a real browser: read, turned, driven by keys, in the dark, on a telephone, without a script."""
+"""The search page in a real browser: keyboard, dark mode, small screen, without scripts, accessibility."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.index.rows import Backstage, Rows, fronting, library
+from support.index.rows import LoopThread, Rows, library, running_front_end
 from support.site.browser import CONTRAST, FOCUSED, NAMELESS, PROGRAM, SHADES, Browser, Tab
 from support.site.browser_fixtures import Visit
 
@@ -20,14 +20,16 @@ class Stage:
     """A front-end that a browser can reach, its rows, and where pictures go."""
 
     def __init__(self, folder: Path) -> None:
-        self.backstage, self.stack = Backstage(), AsyncExitStack()
+        self.backstage, self.stack = LoopThread(), AsyncExitStack()
         self.pictures = Path(os.environ.get("PICTURES", folder))
         self.address = self.backstage.run(self._open(folder))
 
     async def _open(self, folder: Path) -> str:
         self.rows = await self.stack.enter_async_context(Rows(folder))
         await self.rows.rows(1, 2, library())
-        return await self.stack.enter_async_context(fronting(self.rows, folder, deadline=10.0))
+        return await self.stack.enter_async_context(
+            running_front_end(self.rows, folder, deadline=10.0)
+        )
 
     def close(self) -> None:
         self.backstage.run(self.stack.aclose())
@@ -48,7 +50,9 @@ def submit(tab: Tab, text: str) -> None:
     tab.after(lambda: tab.key("Enter"))
 
 
-def test_search_and_turn_pages_by_keys_alone(stage: Stage, tab: Tab, visit: Visit) -> None:
+def test_search_and_paging_work_with_the_keyboard_alone(
+    stage: Stage, tab: Tab, visit: Visit
+) -> None:
     visit("/")
     assert tab.ask(FOCUSED) == "q"
     tab.picture(stage.pictures / "home.png")
@@ -76,7 +80,7 @@ def test_search_and_turn_pages_by_keys_alone(stage: Stage, tab: Tab, visit: Visi
     tab.picture(stage.pictures / "paging.png")
 
 
-def test_nothing_found_and_a_better_spelling(stage: Stage, tab: Tab, visit: Visit) -> None:
+def test_no_results_and_a_suggestion(stage: Stage, tab: Tab, visit: Visit) -> None:
     visit("/search?q=velvat+seats")
     assert tab.text("h1") == ["No results"]
     tab.picture(stage.pictures / "spelling.png")
@@ -88,7 +92,7 @@ def test_nothing_found_and_a_better_spelling(stage: Stage, tab: Tab, visit: Visi
     tab.picture(stage.pictures / "nothing.png")
 
 
-def test_hostile_pages_stay_words(stage: Stage, tab: Tab, visit: Visit) -> None:
+def test_hostile_pages_are_shown_as_text(stage: Stage, tab: Tab, visit: Visit) -> None:
     visit("/search?q=hostile")
     assert tab.text(".summary")[0].startswith("4 results")
     assert tab.ask("document.querySelectorAll('main img, main script').length") == 0
@@ -98,7 +102,7 @@ def test_hostile_pages_stay_words(stage: Stage, tab: Tab, visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_everybody_can_read_it(stage: Stage, tab: Tab, visit: Visit, *, dark: bool) -> None:
+def test_the_page_is_accessible(stage: Stage, tab: Tab, visit: Visit, *, dark: bool) -> None:
     tab.look(dark=dark)
     for path in ("/", "/search?q=velvet+lang:en+%22&page=3", "/search?q=nothing+here"):
         visit(path)
@@ -144,7 +148,7 @@ def test_without_a_script(stage: Stage, chromium: Browser) -> None:
     tab.close()
 
 
-def test_a_page_with_reason_to_complain_would_be_noticed(stage: Stage, chromium: Browser) -> None:
+def test_the_accessibility_check_detects_problems(stage: Stage, chromium: Browser) -> None:
     tab = Tab(chromium)
     tab.open(f"{stage.address}/")
     assert tab.complaints == []
@@ -157,13 +161,13 @@ def test_a_page_with_reason_to_complain_would_be_noticed(stage: Stage, chromium:
     tab.close()
 
 
-def test_a_part_of_the_index_is_away(stage: Stage, tab: Tab, visit: Visit) -> None:
-    seat = stage.rows.seats[0]
-    seat.refused.update(("/search", "/snippets", "/stats"))
+def test_partial_results_show_a_notice(stage: Stage, tab: Tab, visit: Visit) -> None:
+    server = stage.rows.servers[0]
+    server.refused.update(("/search", "/snippets", "/stats"))
     try:
         visit("/search?q=velvet")
     finally:
-        seat.refused.clear()
+        server.refused.clear()
     assert tab.text("[role=status]")[0].startswith("Part of the index did not answer")
     assert tab.text(".summary")[0].startswith("At least")
     assert tab.ask(CONTRAST) >= 4.5

@@ -1,4 +1,4 @@
-"""The search page, its data and its API, as a program meets them: whatever is asked, the answer can be used."""
+"""The search page, its JSON twin and its API over HTTP, and `usher search`."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from support.index.rows import Rows, fronting, library
+from support.index.rows import Rows, library, running_front_end
 from support.processes.commands import Ran, usher
 from usher.http.client.pool import HttpPool, HttpResponse
 from usher.query.language import parse_query
@@ -67,13 +67,13 @@ async def front(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Front
     folder = tmp_path_factory.mktemp("front")
     async with Rows(folder) as rows:
         await rows.rows(1, 2, library())
-        async with fronting(rows, folder) as address:
+        async with running_front_end(rows, folder) as address:
             one = Front(address, rows)
             yield one
             one.lines.close()
 
 
-async def test_the_page_shows_what_was_found(front: Front) -> None:
+async def test_the_page_shows_results(front: Front) -> None:
     told = await front.raw("/search?q=velvet+theatre")
     body = told.body.decode()
     assert set(told.headers["content-security-policy"].split("; ")) == POLICY
@@ -89,7 +89,7 @@ async def test_the_page_shows_what_was_found(front: Front) -> None:
     assert 'value="velvet theatre"' in body
 
 
-async def test_pages_are_turned_to_the_end_and_not_further(front: Front) -> None:
+async def test_paging_ends_with_the_last_page(front: Front) -> None:
     assert "page 24 of 24" in (last := await front.page("theatre", page=24))
     assert 'rel="next"' not in last
     assert 'aria-current="page"' in last
@@ -113,7 +113,7 @@ async def test_facts_of_a_result(front: Front) -> None:
     assert far.count('class="crumb"') == 5
 
 
-async def test_no_title_and_no_address_can_do_harm(front: Front) -> None:
+async def test_hostile_titles_and_addresses_are_harmless(front: Front) -> None:
     body = await front.page("hostile")
     assert "4 results" in body
     assert "<script>alert" not in body
@@ -132,7 +132,7 @@ async def test_no_title_and_no_address_can_do_harm(front: Front) -> None:
         assert "onfocus=alert(1) x='\"" not in body
 
 
-async def test_nothing_was_found(front: Front) -> None:
+async def test_the_page_without_results(front: Front) -> None:
     body = await front.page("https://example.org/a'b?c=d&e=$(x)")
     assert "Is the page in the guestbook?" in body
     assert "usher explain &#39;https://example.org/a" in body
@@ -162,14 +162,14 @@ async def test_nothing_was_found(front: Front) -> None:
         "page=5",
     ],
 )
-async def test_odd_queries_are_answered(front: Front, query: str) -> None:
+async def test_unusual_queries_get_a_page(front: Front, query: str) -> None:
     for path in ("/search", "/", "/search.json"):
         told = await front.raw(f"{path}?{query}")
         assert told.status == 200
         assert len(told.body) < 100_000
 
 
-async def test_the_same_as_data(front: Front) -> None:
+async def test_results_as_json(front: Front) -> None:
     told = await front.data("velvet theatre", page=2)
     assert (told["total"], told["page"], told["pages"], len(told["results"])) == (240, 2, 24, 10)
     assert (told["partial"], told["missing"], told["at_least"]) == (False, 0, False)
@@ -181,7 +181,7 @@ async def test_the_same_as_data(front: Front) -> None:
     assert (await front.data(""))["total"] == 0
 
 
-async def test_the_api_that_search_gov_has(front: Front) -> None:
+async def test_the_search_gov_api(front: Front) -> None:
     told = await front.data("theatre", "/api/search", affiliate="me", limit=5, offset=10)
     assert told["query"] == "theatre"
     assert (told["web"]["total"], told["web"]["next_offset"]) == (240, 15)
@@ -202,7 +202,7 @@ async def test_the_api_that_search_gov_has(front: Front) -> None:
         assert told.status == 422
 
 
-async def test_what_stands_beside_the_page(front: Front) -> None:
+async def test_robots_opensearch_and_static_files(front: Front) -> None:
     home = (await front.raw("/")).body.decode()
     assert "autofocus" in home
     for path in re.findall(r'(?:href|src)="(/static/[^"]+)"', home):
@@ -219,7 +219,7 @@ async def test_what_stands_beside_the_page(front: Front) -> None:
         assert (await front.raw(nothing)).status == 404
 
 
-async def test_it_is_known_to_mgmt_and_tells_what_was_asked(front: Front) -> None:
+async def test_a_front_end_registers_and_reports_queries(front: Front) -> None:
     await front.page("told to mgmt")
     await front.page("told to mgmt", page=2)
     for _ in range(100):
@@ -258,12 +258,12 @@ async def test_search_without_a_front_end(front: Front) -> None:
     assert [one.code for one in gone] == [5, 5]
 
 
-async def test_a_part_that_does_not_answer(tmp_path: Path) -> None:
+async def test_partial_results_in_a_terminal(tmp_path: Path) -> None:
     async with Rows(tmp_path) as rows:
         await rows.rows(1, 2, library())
-        async with fronting(rows, tmp_path) as address:
+        async with running_front_end(rows, tmp_path) as address:
             front = Front(address, rows)
-            await rows.seats[0].leave()
+            await rows.servers[0].leave()
             body = await front.page("theatre")
             assert "Part of the index did not answer" in body
             assert "At least" in body
@@ -273,7 +273,7 @@ async def test_a_part_that_does_not_answer(tmp_path: Path) -> None:
             assert (await front.data("theatre", "/api/search"))["partial"]
             said = await front.run("theatre")
             assert (said.code, "Part of the index" in said.err) == (0, True)
-            await rows.seats[1].leave()
+            await rows.servers[1].leave()
             gone = await front.raw("/search?q=theatre")
             assert gone.status == 503
             assert "The index did not answer" in gone.body.decode()
@@ -283,7 +283,7 @@ async def test_a_part_that_does_not_answer(tmp_path: Path) -> None:
             front.lines.close()
 
 
-def test_links_are_of_the_web() -> None:
+def test_only_web_addresses_are_links() -> None:
     assert is_link("https://a.org/x")
     for bad in (
         "javascript:alert(1)",
@@ -301,7 +301,7 @@ def test_links_are_of_the_web() -> None:
     assert crumbs("http://[") == []
 
 
-def test_what_narrows_a_query_can_be_taken_away() -> None:
+def test_filters_can_be_removed() -> None:
     query = parse_query("cat site:a.org lang:de after:2024 before:2025-06 -site:b.org -lang:fr")
     words = [one.words for one in filters(query)]
     assert words == [
@@ -313,7 +313,7 @@ def test_what_narrows_a_query_can_be_taken_away() -> None:
     assert wanted(parse_query("open source")) == wanted(parse_query("javascript:alert(1)")) == ""
 
 
-def test_pages_that_can_be_turned_to() -> None:
+def test_pagination() -> None:
     assert paginate(0, 1).last == 1
     assert (paginate(96, 5).last, paginate(96, 5).near) == (10, [2, 3, 4, 5, 6, 7, 8])
     assert (paginate(5_000, 100).last, paginate(5_000, 100).capped) == (100, True)

@@ -134,7 +134,7 @@ def test_resources(database: str) -> None:
     ran = at(
         database, "resources", "set", "b.org", "--capacity", "2", "--interval", "30s", "--json"
     )
-    assert (ran.code, ran.err) == (0, "made\n")
+    assert (ran.code, ran.err) == (0, "created\n")
     at(database, "jobs", "add", "--resource", "a.org", "true")
     listed = at(database, "resources", "list", "--json").json
     assert [(one["name"], one["capacity"], one["interval"], one["waiting"]) for one in listed] == [

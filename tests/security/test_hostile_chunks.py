@@ -64,11 +64,11 @@ LOAD = """
 import sys
 from pathlib import Path
 from usher.errors import BadInput
-from usher.index import chunkfile
+from usher.index import chunk_file
 from usher.index.engine import Engine
 engine = Engine.open(Path(sys.argv[2]))
 try:
-    engine.add(7, chunkfile.read(Path(sys.argv[1]), 7)[1])
+    engine.add(7, chunk_file.read(Path(sys.argv[1]), 7)[1])
 except BadInput as error:
     print(type(error).__name__, error.message)
 engine.commit()
@@ -100,11 +100,11 @@ PAD = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from usher.index.document import Document
+from usher.index.document import IndexDocument
 from usher.index.engine import Engine
 headings = ("a b c d e " * 30,) * 200
 documents = (
-    Document(f"a.org/{n}", f"https://a.org/{n}", "a.org", 7, datetime.now(UTC), headings=headings)
+    IndexDocument(f"a.org/{n}", f"https://a.org/{n}", "a.org", 7, datetime.now(UTC), headings=headings)
     for n in range(100)
 )
 engine = Engine.open(Path(sys.argv[1]))
@@ -151,7 +151,9 @@ async def served_bomb(trade: Trade, records: Bomb) -> int:
     "a builder reports an index chunk that is a bomb to MGMT",
     "the index server does not load it and tells MGMT why; other chunks load, and it is built again or parked",
 )
-async def test_an_index_server_survives_bombs_and_tells_mgmt(trade: Trade, tmp_path: Path) -> None:
+async def test_an_index_server_survives_bombs_and_reports_them(
+    trade: Trade, tmp_path: Path
+) -> None:
     bind = free_bind()
     words = ("index-server", "--row", "1", "--bind", str(bind))
     event = "select count(*) from work.event where kind = 'index_missing' and chunk_id = %s and reason like %s"

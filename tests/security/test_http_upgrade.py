@@ -16,7 +16,7 @@ from support.mgmt.plain_components import one
 from support.site.raw_http import WAIT_SECONDS, RawClient, port_of, raw_client, send_raw
 from usher.db.pool import connect
 from usher.http.client.mgmt_client import Client
-from usher.http.rpc import SWITCHED
+from usher.http.rpc import UPGRADE_RESPONSE
 from usher.http.server import connection_limits, rpc_connections
 from usher.http.server.component import (
     QUERY,
@@ -79,7 +79,7 @@ async def upgraded(client: RawClient, *headers: bytes) -> RawClient:
     """A connection that was upgraded."""
     await client.send(UPGRADE, *(header + b"\r\n" for header in headers), b"\r\n")
     async with asyncio.timeout(WAIT_SECONDS):
-        assert await client.reader.readexactly(len(SWITCHED)) == SWITCHED
+        assert await client.reader.readexactly(len(UPGRADE_RESPONSE)) == UPGRADE_RESPONSE
     return client
 
 
@@ -156,7 +156,7 @@ async def test_an_upgrade_is_a_request_like_others(address: str) -> None:
 
 @pytest.mark.attack(3, "hold many upgraded connections", "503 beyond a limit; HTTP is still served")
 async def test_too_many_upgraded_connections(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc_connections, "MAX_LINES", 3)
+    monkeypatch.setattr(rpc_connections, "MAX_RPC_CONNECTIONS", 3)
     async with AsyncExitStack() as stack:
         for _ in range(3):
             await upgraded(await stack.enter_async_context(raw_client(address)))
@@ -182,7 +182,7 @@ async def test_questions_that_are_not_waited_for(address: str, handlers: Handler
         sock.settimeout(0)
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(sock, UPGRADE + b"\r\n")
-        await loop.sock_recv(sock, len(SWITCHED))
+        await loop.sock_recv(sock, len(UPGRADE_RESPONSE))
         await loop.sock_sendall(sock, b"/wait 2\n{}")
         assert await soon(lambda: handlers.calls == 1)
         sent = 0
@@ -214,7 +214,7 @@ async def test_answers_that_are_not_read(
 async def test_large_questions_share_a_limit(
     address: str, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rpc_connections, "MAX_QUESTIONS_BYTES", LARGE_BYTES * 3 // 2)
+    monkeypatch.setattr(rpc_connections, "MAX_REQUESTS_BYTES", LARGE_BYTES * 3 // 2)
     handlers.release.set()
     question = b"/wait %d\n" % LARGE_BYTES
     async with raw_client(address) as first, raw_client(address) as second:

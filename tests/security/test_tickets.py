@@ -257,7 +257,7 @@ class Clock:
 
 def guard_at(clock: Clock, grace_seconds: float) -> Guard:
     guard = Guard("http://127.0.0.1:9", "token", grace_seconds=grace_seconds, clock=clock)
-    guard.learn(GuardState(HOST, KEY.hex(), now=5_000.0, revoked=[66]))
+    guard.update(GuardState(HOST, KEY.hex(), now=5_000.0, revoked=[66]))
     return guard
 
 

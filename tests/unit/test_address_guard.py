@@ -1,4 +1,4 @@
-"""The guard lets nobody dial what is not the public web, in whatever clothes it comes."""
+"""The guard refuses every address that is not public, in any notation."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address
 

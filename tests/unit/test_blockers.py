@@ -14,6 +14,7 @@ from usher.observe.stages import (
     ClosedHost,
     ComponentGroup,
     FailingComponent,
+    ForeignPageSource,
     FullDiskComponent,
     GuestbookCounts,
     HeldBackHost,
@@ -23,7 +24,6 @@ from usher.observe.stages import (
     OutdatedCopies,
     QueueStatus,
     RestingHost,
-    SuspectComponent,
     WorkStatus,
 )
 
@@ -190,7 +190,7 @@ def test_components_that_fail_count_if_they_hold_something() -> None:
 
 def test_components_with_foreign_pages() -> None:
     reason = "index-builder b:1 dropped 3 foreign pages"
-    work = replace(WELL, poisoned=[SuspectComponent("h:1", "crawler", 2, AGO, reason)])
+    work = replace(WELL, poisoned=[ForeignPageSource("h:1", "crawler", 2, AGO, reason)])
     assert only_blocker(work) == (
         "foreign_pages",
         f"The crawler h:1 put pages into 2 chunks that were not assigned to it. Last report, 11:51 UTC: {reason}.",

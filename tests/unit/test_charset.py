@@ -1,4 +1,4 @@
-"""Bytes become text by what they are, whatever they are said to be."""
+"""Bytes are decoded by their content, even if they declare another charset."""
 
 import codecs
 

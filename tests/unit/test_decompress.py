@@ -1,4 +1,4 @@
-"""Codings come off, whatever is broken is told, and no bomb costs more than the limit."""
+"""Content codings are removed, damage is reported, and no bomb exceeds the limit."""
 
 import gzip
 import random

@@ -1,4 +1,4 @@
-"""A page becomes a document, or there is a reason why not."""
+"""A page becomes a document or is skipped with a reason."""
 
 import unicodedata
 from dataclasses import dataclass, field, replace
@@ -57,7 +57,7 @@ def test_a_page() -> None:
         (SamplePage(title="", text="", problem="it is encrypted"), "it is encrypted"),
     ],
 )
-def test_a_page_with_nothing_to_find(page: SamplePage, reason: str) -> None:
+def test_pages_that_are_skipped(page: SamplePage, reason: str) -> None:
     assert document_of(page) == SkippedPage("https://a.org/x", reason)
 
 
@@ -77,7 +77,7 @@ def test_dates_are_in_utc_and_not_in_the_future() -> None:
         assert document.published == expected
 
 
-def test_too_much_is_cut_and_counted() -> None:
+def test_long_texts_are_cut_and_the_rest_is_counted() -> None:
     page = SamplePage(text="x" * (MAX_BODY + 5), title="t" * 5000, headings=["h" * 5000] * 500)
     document = document_of(page)
     assert isinstance(document, IndexDocument)
@@ -106,7 +106,7 @@ def test_any_text_can_be_written_to_a_file(text: str, code: str) -> None:
         ("localhost", ["localhost"]),
     ],
 )
-def test_a_site_is_found_by_all_it_is_part_of(host: str, names: list[str]) -> None:
+def test_a_host_matches_its_parent_domains(host: str, names: list[str]) -> None:
     assert list(site_names(host)) == names
 
 
@@ -126,7 +126,7 @@ def test_languages(text: str, code: str) -> None:
     assert language_code(text) == code
 
 
-def test_words_that_look_alike_are_alike() -> None:
+def test_equal_words_fold_to_the_same_text() -> None:
     assert fold("Straße ﬁ \uff38\u00a0e\u0301") == "strasse fi x é"
     assert strip_accents("ÉLÈVE") == "eleve"
     assert space_words("Das ist 東京").split() == ["das", "ist", "東", "京"]
@@ -137,12 +137,12 @@ MIXED = st.text(st.sampled_from("aZ \u00a0éÉßΣжЖ…ǅÅ\u0301½Ⅳ東が\u
 
 
 @given(MIXED)
-def test_the_quick_way_to_fold_is_the_way_to_fold(text: str) -> None:
+def test_fast_folding_equals_normal_folding(text: str) -> None:
     assert fold(text) == unicodedata.normalize("NFKC", text).casefold()
     assert fold(f"abc {text} def") == unicodedata.normalize("NFKC", f"abc {text} def").casefold()
 
 
 @given(st.text())
-def test_folding_twice_changes_nothing_that_a_search_sees(text: str) -> None:
+def test_folding_twice_does_not_change_the_words(text: str) -> None:
     assert space_words(space_words(text)).split() == space_words(fold(space_words(text))).split()
     assert strip_accents(strip_accents(text)) == strip_accents(text)

@@ -1,4 +1,4 @@
-"""Numbers pack and unpack, ranges hold what they should, names split and join."""
+"""Numbers round-trip, ranges contain the right hosts, names split and join."""
 
 import subprocess
 import sys

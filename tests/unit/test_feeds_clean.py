@@ -1,4 +1,4 @@
-"""HTML that can be shown, main texts, learned templates: what is kept, what is not, and that it never takes long."""
+"""Sanitized HTML, main texts and learned templates, in bounded time."""
 
 import re
 from datetime import UTC, datetime
@@ -124,7 +124,7 @@ def check(html: str) -> None:
 @pytest.mark.parametrize(
     "around", ["{}", f"<h1>Title</h1><p>{SENTENCE * 9}</p>{{}}<p>{SENTENCE * 9}</p>"]
 )
-def test_no_harm(vector: str, page: bool, around: str) -> None:  # noqa: FBT001 - as pytest gives it
+def test_sanitized_html_is_harmless(vector: str, page: bool, around: str) -> None:  # noqa: FBT001 - as pytest gives it
     made = clean(around.format(vector), base=BASE, page=page)
     check(made.html)
     check(clean(made.html, base=BASE).html)
@@ -132,13 +132,13 @@ def test_no_harm(vector: str, page: bool, around: str) -> None:  # noqa: FBT001 
 
 
 @given(st.text(alphabet="<>/\"'=& abpsvgtyle!-[]:;\n\t\0\x0b\u2028imgorc", max_size=200))
-def test_no_harm_whatever_comes(text: str) -> None:
+def test_any_sanitized_html_is_harmless(text: str) -> None:
     for page in (False, True):
         check(clean(text, base=BASE, page=page).html)
     plain_text(text)
 
 
-def test_what_is_good_stays() -> None:
+def test_allowed_markup_stays() -> None:
     html = (
         '<h2 lang="de">Überschrift</h2><p>An <em>usher</em> &amp; a <a href="/x?a=1&amp;b=2#c">link</a>'
         '<img src="i.png" alt="A row" width="40" height="x"></p><ul><li>one</li><li>two</li></ul>'
@@ -168,7 +168,7 @@ def test_what_is_good_stays() -> None:
     assert clean(made.html, base=BASE) == made
 
 
-def test_text_is_text() -> None:
+def test_plain_text_is_escaped() -> None:
     made = clean("1 < 2 & <b>\n\nnext", type_="text/plain")
     assert (made.text, made.html) == (
         "1 < 2 & <b>\n\nnext",
@@ -197,7 +197,7 @@ def test_the_main_part_of_a_page() -> None:
     assert 'href="https://e.org/more"' in made.html
 
 
-def test_where_little_would_be_left_it_is_the_whole() -> None:
+def test_a_short_main_part_falls_back_to_the_whole_page() -> None:
     made = clean("<html><body><nav>Only <b>this</b></nav></body></html>", page=True)
     assert (made.how, made.text) == ("whole", "Only this")
     assert clean("", page=True).text == ""
@@ -219,7 +219,7 @@ def test_where_little_would_be_left_it_is_the_whole() -> None:
         pytest.param("<select><option>" * 50_000, id="options"),
     ],
 )
-def test_hostile_pages_end(html: str) -> None:
+def test_hostile_pages_are_cleaned_in_bounded_time(html: str) -> None:
     """In a second or so, each; a page that takes minutes would never end at all."""
     made = clean(html, page=True)
     assert len(made.html) < 1.1 * MAX_HTML_CHARS
@@ -230,7 +230,7 @@ def test_hostile_pages_end(html: str) -> None:
     assert (depth, most <= MAX_DEPTH) == (0, True)
 
 
-def test_hostile_texts_end() -> None:
+def test_hostile_texts_are_read_in_bounded_time() -> None:
     for html in (
         "<b><p>" * 20_000,
         "<div>" * 100_000,
@@ -251,7 +251,7 @@ def test_hostile_texts_end() -> None:
         ("x" * 5_000, ""),
     ],
 )
-def test_addresses(text: str, url: str) -> None:
+def test_safe_urls(text: str, url: str) -> None:
     assert safe_url(text, BASE, mail=True) == url
     assert not safe_url("mailto:me@e.org", BASE)
     assert not safe_url("relative", "")
@@ -264,7 +264,7 @@ def stories(n: int) -> list[str]:
     return [page_of(f"<p>{number} {SENTENCE * 3}</p>", number=number) for number in range(n)]
 
 
-def test_what_all_pages_have_is_learned_and_taken_out() -> None:
+def test_the_template_of_pages_is_learned_and_removed() -> None:
     model = learn(stories(6), 2, NOW)
     assert model is not None
     made = clean(page_of("<p>Something <b>new</b></p>", number=99), page=True, model=model)
@@ -274,7 +274,7 @@ def test_what_all_pages_have_is_learned_and_taken_out() -> None:
     assert read(msgspec.json.decode(to_json(model))) == model
 
 
-def test_the_threshold_is_honoured_46() -> None:
+def test_the_threshold_is_used_46() -> None:
     """The ancestor stored one for each feed, and used 0.1 whatever it said."""
     pages = [
         page_of(
@@ -290,13 +290,13 @@ def test_the_threshold_is_honoured_46() -> None:
     assert "same" in clean(pages[1], page=True, model=model, threshold=0.3).text
 
 
-def test_too_few_pages_tell_nothing() -> None:
+def test_too_few_pages_give_no_template() -> None:
     assert learn(stories(2), 2, NOW) is None
     assert learn([], 1, NOW) is None
     assert learn(["<p>one</p>", "<p>two</p>", "<p>three</p>"], 1, NOW) is None
 
 
-def test_a_model_of_other_pages_takes_nothing_out() -> None:
+def test_a_template_of_other_pages_removes_nothing() -> None:
     model = learn(stories(6), 2, NOW)
     other = f"<html><body><main><p>{SENTENCE * 20}</p></main></body></html>"
     assert clean(other, page=True, model=model).how != "model"
@@ -325,12 +325,12 @@ def test_a_model_of_other_pages_takes_nothing_out() -> None:
         {"version": 1, "learned_at": NOW.isoformat(), "pages": 3, "places": {}, "code": "x"},
     ],
 )
-def test_a_model_that_is_none_is_refused_with_words(value: object) -> None:
+def test_an_invalid_template_is_refused_with_a_reason(value: object) -> None:
     with pytest.raises(BadInput, match="is not valid"):
         read(value)
 
 
-def test_a_hostile_model_takes_out_what_it_names_and_no_more() -> None:
+def test_a_hostile_template_removes_only_what_it_names() -> None:
     model = PageTemplate(1, NOW, 3, {"/body": 1.0, "/body/p": 1.0})
     made = clean(f"<html><body><p>{SENTENCE * 9}</p></body></html>", page=True, model=model)
     assert made.text.count("usher") == 9

@@ -1,4 +1,4 @@
-"""feedparser's own corpus: what it expects of feeds holds for ours, and both of our parsers see the same."""
+"""feedparser's own corpus: its expectations hold, and both parsers agree."""
 
 import io
 import warnings
@@ -72,7 +72,7 @@ def ours(case: Case, bozo: object) -> dict[str, Any]:
     }
 
 
-def test_what_feedparser_expects_of_itself_holds_for_us(
+def test_feedparsers_own_expectations_hold(
     corpus: list[Case], capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = passed = they_passed = 0
@@ -99,7 +99,7 @@ def test_what_feedparser_expects_of_itself_holds_for_us(
     assert passed >= they_passed, worse
 
 
-def test_where_the_fast_parser_answers_it_answers_what_feedparser_answers(
+def test_the_fast_parser_agrees_with_feedparser_on_its_corpus(
     corpus: list[Case], capsys: pytest.CaptureFixture[str]
 ) -> None:
     answered = 0

@@ -40,7 +40,7 @@ def test_then_links_that_look_like_feeds_then_guesses() -> None:
     assert order == sorted(order, key=["declared", "linked", "guessed"].index)
 
 
-def test_a_page_that_tells_nothing_is_guessed_at() -> None:
+def test_common_paths_are_guessed_for_a_page_without_feeds() -> None:
     found = [one.url for one in candidates(b"", "https://e.example/blog/")]
     assert found[:3] == [
         "https://e.example/blog/feed",
@@ -58,7 +58,7 @@ def test_the_page_itself_is_no_candidate() -> None:
     ]
 
 
-def test_there_are_never_too_many() -> None:
+def test_the_number_of_candidates_is_limited() -> None:
     page = b"".join(b'<a href="/%d/feed">x</a>' % number for number in range(1_000))
     assert len(candidates(page, URL)) == MAX_CANDIDATES
 

@@ -1,4 +1,4 @@
-"""The fast parser answers what feedparser answers, or leaves the feed to it, and it is worth having."""
+"""The fast parser agrees with feedparser or leaves the feed to it, and is much faster."""
 
 import io
 import time
@@ -166,7 +166,7 @@ def feeds(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=300, deadline=None)
 @given(feeds())
-def test_whatever_it_answers_feedparser_answers_too(body: bytes) -> None:
+def test_the_fast_parser_agrees_with_feedparser(body: bytes) -> None:
     quick = fast_parser.parse_fast(body, PAGE, 100)
     slow = feedparser_reader.parse_with_feedparser(body, PAGE, 100)
     assert quick is None or quick == slow
@@ -179,7 +179,7 @@ def test_common_feeds_are_read_fast_and_alike(name: str) -> None:
     assert quick == feedparser_reader.parse_with_feedparser(XML[name], PAGE, 100)
 
 
-def test_only_so_many_items_are_read_by_either() -> None:
+def test_both_parsers_limit_the_items() -> None:
     quick = fast_parser.parse_fast(RSS, PAGE, 2)
     slow = feedparser_reader.parse_with_feedparser(RSS, PAGE, 2)
     assert quick == slow
@@ -211,7 +211,7 @@ DECLINED: Final = {
 
 
 @pytest.mark.parametrize("what", DECLINED)
-def test_what_is_not_proven_is_left_to_feedparser(what: str) -> None:
+def test_unproven_feeds_are_left_to_feedparser(what: str) -> None:
     old, new = DECLINED[what]
     assert old in RSS
     body = RSS.replace(old, new)

@@ -65,7 +65,7 @@ def test_miniflux_freshrss_and_inoreader() -> None:
     )
 
 
-def test_shapes_of_long_ago() -> None:
+def test_old_forms_of_opml() -> None:
     found = read(
         b"""<opml><body><outline text="X"><outline TYPE="RSS" text="A" XMLURL="feed://a.example/x"/>
         <outline type="rss" title="B" url="feed:https://b.example/rss"/><outline text="a note"/>
@@ -75,7 +75,7 @@ def test_shapes_of_long_ago() -> None:
     assert found.problems == ("'A' has no web address.",)
 
 
-def test_a_broken_file_gives_what_it_can() -> None:
+def test_a_broken_file_is_read_as_far_as_possible() -> None:
     broken = FEEDLY.replace(b"&amp;", b"&").replace(b"</body></opml>", b"")
     found = read(broken)
     assert {one.url for one in found.subscriptions} == {
@@ -153,7 +153,7 @@ def test_any_bytes_are_a_list_or_bad_input(body: bytes) -> None:
     ["News > World", "a < b", "<b>Bold</b> & more", "x /> y", "it's > that", "5 > 3 & 2 < 3 />"],
 )
 @pytest.mark.parametrize("broken", ["", "<outline text='&nbsp;'/>", "<!DOCTYPE opml>"])
-def test_marks_of_markup_in_attributes_lose_no_feed(text: str, broken: str) -> None:
+def test_angle_brackets_in_attributes_lose_no_feed(text: str, broken: str) -> None:
     body = f"""<opml>{broken}<body><outline text="{text}">
         <outline text="{text}" type="rss" description="a > b" xmlUrl="https://a.example/?x=1&y=2>3"/>
         <outline type="rss" xmlUrl="https://b.example/" title="{text}"></outline>

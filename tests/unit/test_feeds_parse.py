@@ -1,4 +1,4 @@
-"""Feeds of every dialect come out in one shape, with the rules of the seed for their fields."""
+"""Feeds of every dialect give the same model, with the rules of the seed for their fields."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -41,7 +41,7 @@ def at(day: int, hour: int = 10, month: int = 9) -> datetime:
     return datetime(2021, month, day, hour, tzinfo=UTC)
 
 
-def test_rss_says_what_it_is() -> None:
+def test_fields_of_an_rss_feed() -> None:
     feed = read(RSS)
     assert (feed.dialect, feed.encoding, feed.problems) == ("rss20", "utf-8", ())
     assert (feed.title, feed.subtitle, feed.link) == (
@@ -67,7 +67,7 @@ def test_rss_says_what_it_is() -> None:
     assert feed.cloud == Cloud("cloud.example", 80, "/RPC2", "notify", "xml-rpc")
 
 
-def test_rss_says_how_often_it_wants_to_be_read() -> None:
+def test_poll_hints_of_rss() -> None:
     hints = read(RSS).hints
     assert (hints.ttl, hints.period) == (timedelta(minutes=90), timedelta(hours=6))
     assert (sorted(hints.skip_hours), sorted(hints.skip_days)) == ([0, 5], [6])
@@ -164,7 +164,7 @@ def test_of_several_contents_the_longest_is_the_content() -> None:
     assert (item.summary, item.content) == ("About", "About it all at length")
 
 
-def test_atom_says_what_it_is() -> None:
+def test_fields_of_an_atom_feed() -> None:
     feed = read(ATOM)
     assert (feed.dialect, feed.title, feed.subtitle) == ("atom10", "A &lt;b&gt; blog", "Words")
     assert (feed.link, feed.id) == ("https://blog.example/", "tag:blog.example,2021:/")
@@ -227,7 +227,7 @@ def test_a_podcast() -> None:
     assert item.categories == (Category("a", keyword=True), Category("b", keyword=True))
 
 
-def test_media_have_what_is_said_of_them_and_around_them() -> None:
+def test_media_inherit_elements_of_their_group_and_item() -> None:
     (item,) = read(VIDEO).items
     whole, part = item.enclosures
     assert (whole.url, whole.medium, whole.duration) == ("https://v.example/v/1", "video", 61)
@@ -258,7 +258,7 @@ def test_a_medium_that_is_an_enclosure_too_is_one() -> None:
     assert item.thumbnails == (Thumbnail("https://f.example/dir/t.png"),)
 
 
-def test_numbers_that_are_none_are_not_there() -> None:
+def test_invalid_numbers_are_none() -> None:
     (item,) = rss(
         '<media:content url="x" width="wide" height="-3" duration="inf" fileSize="29.97" framerate="nan"/>',
         ' xmlns:media="http://search.yahoo.com/mrss/"',
@@ -323,14 +323,14 @@ def test_feedburner_keeps_the_link_that_it_replaced() -> None:
     assert item.links[0].href == "https://feeds.example/~r/1"
 
 
-def test_dates_in_the_future_are_told_of() -> None:
+def test_dates_in_the_future_are_reported() -> None:
     feed = rss("<pubDate>Fri, 01 Jan 2100 00:00:00 GMT</pubDate>")
     assert feed.items[0].pub_date == datetime(2100, 1, 1, tzinfo=UTC)
     problem = "1 items have a date in the future; the time of the first poll replaces it."
     assert feed.problems == (problem,)
 
 
-def test_a_date_that_nobody_can_read_is_not_there_and_another_is_taken() -> None:
+def test_an_unreadable_date_falls_back_to_another() -> None:
     dc = ' xmlns:dc="http://purl.org/dc/elements/1.1/"'
     assert rss("<pubDate>yesterday</pubDate>").items[0].pub_date is None
     (item,) = rss("<pubDate>soon</pubDate><dc:date>2021-09-06T10:00:00Z</dc:date>", dc).items

@@ -1,4 +1,4 @@
-"""Whatever bytes come, the parse layer answers, in bounded time, and says what is wrong."""
+"""Any bytes give a feed or a reason, in bounded time."""
 
 import time
 from datetime import UTC, datetime
@@ -55,11 +55,11 @@ NOT_FEEDS: Final = {
 
 
 @pytest.mark.parametrize("body", NOT_FEEDS)
-def test_what_is_no_feed_is_told_why(body: bytes) -> None:
+def test_documents_that_are_no_feed_are_refused_with_a_reason(body: bytes) -> None:
     assert read(body) == NotAFeed(NOT_FEEDS[body])
 
 
-def test_broken_json_is_told_of() -> None:
+def test_broken_json_is_reported() -> None:
     for body in (b'{"items": [', b"[" * 100_000, b'{"a":' * 100_000):
         answer = read(body)
         assert isinstance(answer, NotAFeed)
@@ -82,7 +82,7 @@ BROKEN: Final = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_xml_that_is_not_well_formed_is_read_and_told_of(what: str) -> None:
+def test_broken_xml_is_read_and_reported(what: str) -> None:
     feed = good(
         b'<?xml version="1.0"?><rss version="2.0"><channel>' + BROKEN[what] + b"</channel></rss>"
     )
@@ -134,7 +134,7 @@ def test_encodings_are_known_by_their_marks_or_openings(encoding: str) -> None:
         ("euc-kr", "euc-kr", "text/xml; charset=", "한국어", True),
     ],
 )
-def test_encodings_that_lie_about_themselves(
+def test_wrongly_declared_encodings(
     encoding: str,
     declared: str,
     served: str,
@@ -168,13 +168,13 @@ def bomb(lines: str) -> bytes:
 
 
 @pytest.mark.parametrize("lines", ["\n", " "])
-def test_billion_laughs_stay_in_the_throat(lines: str) -> None:
+def test_billion_laughs_are_not_expanded(lines: str) -> None:
     feed = good(bomb(lines))
     assert len(feed.title) < 100
     assert [one.title for one in feed.items] == ["x"]
 
 
-def test_an_entity_that_makes_much_of_little_makes_nothing() -> None:
+def test_long_entities_are_not_expanded() -> None:
     entity = f'<!DOCTYPE r [\n<!ENTITY x "{"A" * 1_000}">\n]>'
     feed = good((entity + rss(f"<title>{'&x;' * 10_000}</title>")).encode())
     assert len(feed.title) < 100_000
@@ -251,13 +251,13 @@ SLOW: Final = (
 
 
 @pytest.mark.parametrize("piece", SLOW)
-def test_what_makes_parsers_slow_does_not_make_this_one_slow(piece: str) -> None:
+def test_hostile_documents_are_parsed_in_bounded_time(piece: str) -> None:
     count = 20_000 // len(piece)
     bounded(rss(f"<item><title>{piece * count}").encode())
     bounded((piece * count + rss("<title>t</title>")).encode())
 
 
-def test_large_things_take_their_time_but_not_more() -> None:
+def test_large_documents_are_parsed_in_bounded_time() -> None:
     bounded(rss(f"<item><description>{'&lt;a href=x&gt;' * 20_000}</description></item>").encode())
     bounded(rss(f"<item><author>{'a' * 1_000_000}@</author>&x;</item>").encode())
     bounded(rss(f"<item>{'<category>x</category>' * 5_000}&x;</item>").encode())
@@ -266,7 +266,7 @@ def test_large_things_take_their_time_but_not_more() -> None:
     bounded(b"\n" * 1_000_000 + b"&" + rss("<title>&</title>").encode())
 
 
-def test_what_is_large_and_broken_is_read_as_far_as_it_goes() -> None:
+def test_a_large_broken_document_is_read_partly() -> None:
     body = rss("<title>&</title>" + "<item><title>x</title></item>" * 100).encode()
     assert feedparser_input.bounded(body) == (body, "")
     part, told = feedparser_input.bounded(body, 100)
@@ -277,7 +277,7 @@ def test_what_is_large_and_broken_is_read_as_far_as_it_goes() -> None:
     assert feedparser_input.bounded(b"<" * 1_000 + b" " * 10_000, 100)[0] == b""
 
 
-def test_what_feedparser_trips_over_does_not_trip_us() -> None:
+def test_documents_on_which_feedparser_raises_are_parsed() -> None:
     spaces = 'xmlns:gml="http://www.opengis.net/gml" xmlns:psc="http://podlove.org/simple-chapters"'
     for inside in (
         '<gml:Point srsName="EPSG:x"><gml:pos>1 2</gml:pos></gml:Point>',
@@ -302,7 +302,7 @@ def test_arbitrary_bytes_never_raise(body: bytes, content_type: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_feeds_with_holes_never_raise(data: st.DataObject) -> None:
+def test_damaged_feeds_never_raise(data: st.DataObject) -> None:
     body = bytearray(data.draw(st.sampled_from([*XML.values(), JSON])))
     for _ in range(data.draw(st.integers(1, 5))):
         start = data.draw(st.integers(0, len(body)))

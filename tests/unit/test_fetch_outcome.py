@@ -1,4 +1,4 @@
-"""What answers mean for their pages, also those that were made to be misunderstood."""
+"""What responses mean for their pages, hostile ones included."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an answer says about itself, however it says it."""
+"""The headers of a response are read in all their variants."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""A snippet shows the words that were asked for, whole, in order and never as HTML."""
+"""Snippets highlight the words of the query and are plain text."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from usher.query.highlight import MAX_TEXT_CHARACTERS, Segment, highlight, make_
 LONG = (
     "Nothing of interest is here. " * 40
     + "The planner reads statistics. An index on a column makes the planner choose an index scan. Then it ends. "
-    + "More that nobody looks for. " * 40
+    + "More that is not searched. " * 40
     + "An index alone."
 )
 
@@ -45,11 +45,11 @@ def shown(text: str, words: list[str]) -> str:
         ("", ["x"], ""),
     ],
 )
-def test_words_are_marked(text: str, words: list[str], expected: str) -> None:
+def test_words_are_highlighted(text: str, words: list[str], expected: str) -> None:
     assert shown(text, words) == expected
 
 
-def test_other_forms_are_marked_if_somebody_knows_them() -> None:
+def test_other_forms_are_highlighted_with_a_stemmer() -> None:
     segments = highlight(
         "Indexes index indices", ["index"], stem=lambda word: word.removesuffix("es")
     )
@@ -66,12 +66,12 @@ def test_the_passage_with_most_of_the_words_is_shown() -> None:
     assert len(text) < 260
 
 
-def test_a_phrase_beats_its_words_apart() -> None:
+def test_a_phrase_is_preferred_to_separate_words() -> None:
     text = "scan one. index two. " + "filler words. " * 40 + "Choose an index scan now."
     assert "Choose an index scan now." in plain(make_snippet(text, ["index", "scan"]))
 
 
-def test_the_first_place_that_has_the_words_as_typed_is_shown_with_all_of_them() -> None:
+def test_the_first_passage_with_the_exact_phrase_is_shown() -> None:
     filler = "Nothing else to see here. " * 20
     text = f"An index scanner. {filler}Now an index scan, a Scan. {filler}{'Index! Scan! ' * 90}"
     segments = make_snippet(text, ["index", "scan"])
@@ -86,14 +86,14 @@ def test_without_a_match_the_beginning_is_shown() -> None:
     assert make_snippet("Short.", ["absent"]) == [("Short.", False)]
 
 
-def test_what_turns_a_page_around_is_left_out() -> None:
+def test_direction_marks_are_removed() -> None:
     segments = make_snippet("ev\u202eil\x00\x1b[31m\n\n text\u2066 \ud800 here", ["text"])
     assert plain(segments) == "ev il [31m text here"
     assert marked(segments) == ["text"]
 
 
 @given(st.text(max_size=400), st.lists(st.text(max_size=8), max_size=6), st.integers(20, 300))
-def test_any_text_gives_a_short_clean_passage(text: str, words: list[str], size: int) -> None:
+def test_any_text_gives_a_short_clean_snippet(text: str, words: list[str], size: int) -> None:
     segments = make_snippet(text, words, size=size)
     whole = plain(segments)
     assert len(whole) <= size + 64
@@ -103,7 +103,7 @@ def test_any_text_gives_a_short_clean_passage(text: str, words: list[str], size:
     assert whole.isprintable() or not text.isprintable()
 
 
-def test_an_endless_text_is_looked_at_only_so_far() -> None:
+def test_only_the_beginning_of_a_long_text_is_scanned() -> None:
     text = "x " * MAX_TEXT_CHARACTERS + "needle"
     assert not marked(make_snippet(text, ["needle"]))
     assert plain(make_snippet("y" * MAX_TEXT_CHARACTERS, ["yyy"])).endswith("…")

@@ -1,4 +1,4 @@
-"""Many answers become one: best first, every page once, near-copies hidden."""
+"""Merging the hits of several servers: best first, every page once, near-copies hidden."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -49,7 +49,7 @@ def test_no_answers_give_no_hits() -> None:
     assert merge({}, k=10) == MergedHits()
 
 
-def test_copies_are_folded_into_the_best_of_them() -> None:
+def test_near_copies_are_hidden_behind_the_best_of_them() -> None:
     hits = (
         hit("best", 9, simhash=HASH, text64=5),
         hit("same-text", 8, text64=5),
@@ -88,7 +88,7 @@ def test_pages_of_a_pdf_are_not_copies_of_each_other() -> None:
     assert len(merge({"one": Hits(3, tuple(pages))}, k=10).hits) == 3
 
 
-def test_equal_scores_stay_in_order_whoever_answers_first() -> None:
+def test_the_order_of_ties_does_not_depend_on_the_order_of_answers() -> None:
     one = Hits(2, (hit("c", 1.000001), hit("a", 1.0)))
     two = Hits(1, (hit("b", 0.999999),))
     assert (
@@ -112,7 +112,7 @@ HITS = st.lists(
 
 
 @given(HITS, st.integers(1, 7))
-def test_pages_of_results_neither_repeat_nor_lose_any(hits: list[Hit], k: int) -> None:
+def test_pages_of_results_have_every_hit_once(hits: list[Hit], k: int) -> None:
     answers: dict[str, Hits] = {
         name: Hits(len(part), tuple(sorted(part, key=lambda one: -one.score)))
         for name, part in (("one", hits[::2]), ("two", hits[1::2]))
@@ -131,7 +131,7 @@ def test_pages_of_results_neither_repeat_nor_lose_any(hits: list[Hit], k: int) -
                 assert (one.hit.simhash ^ other.hit.simhash).bit_count() > MAX_SIMHASH_DISTANCE
 
 
-def test_results_travel_as_json() -> None:
+def test_results_can_be_encoded_as_json() -> None:
     results = merge({"one": Hits(1, (hit("a", 1, published=NOW),), {"a": 1}), "two": Hits()}, k=10)
     assert msgspec.json.decode(msgspec.json.encode(results), type=MergedHits) == results
 
@@ -145,7 +145,7 @@ def test_statistics_add_up() -> None:
     assert sum_stats([]) == TermStats()
 
 
-def test_servers_vote_for_better_words() -> None:
+def test_the_most_frequent_suggestion_wins() -> None:
     votes = [
         [Suggestion("conection", "connection", 5), Suggestion("x", "y", 1)],
         [Suggestion("conection", "collection", 7)],

@@ -1,4 +1,4 @@
-"""A page is walked: where it leads, what it asks for, and which text it is."""
+"""The crawler's view of a page: links, directives and the hash of its text."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A page is read: what it is called, what it says, in which language and since when."""
+"""The index's view of a page: title, text, language and dates."""
 
 from datetime import UTC, datetime
 from typing import Any

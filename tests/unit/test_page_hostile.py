@@ -1,4 +1,4 @@
-"""Whatever comes, a page is taken apart in bounded time and space, and nothing raises."""
+"""Any page is parsed in bounded time and space, and nothing raises."""
 
 import time
 

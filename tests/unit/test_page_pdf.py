@@ -1,4 +1,4 @@
-"""A PDF is read page by page, and a bad one is a problem, not an error."""
+"""A PDF is read page by page; a bad one is a problem, not an error."""
 
 import pickle
 from datetime import UTC, datetime

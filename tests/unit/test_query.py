@@ -1,4 +1,4 @@
-"""Whatever is typed is read: what can be searched for is, and the rest is named."""
+"""The query language: any text parses, and unusable parts are listed."""
 
 from datetime import date
 
@@ -97,7 +97,7 @@ def test_words(text: str, groups: tuple[tuple[str, ...], ...]) -> None:
 
 
 @pytest.mark.parametrize(("text", "ignored"), IGNORED.items())
-def test_what_cannot_be_used_is_named(text: str, ignored: list[str]) -> None:
+def test_ignored_parts_are_listed(text: str, ignored: list[str]) -> None:
     assert list(parse_query(text).ignored) == ignored
 
 
@@ -124,7 +124,7 @@ def test_phrases_and_places() -> None:
     assert found.words == ("write", "ahead", "log", "the", "end", "smart", "quotes", "x", "y", "z")
 
 
-def test_what_is_unwanted() -> None:
+def test_excluded_terms() -> None:
     found = parse_query('cats -dogs -"big birds" -title:fish -site:a.org -lang:de')
     assert found.unwanted == (
         QueryTerm("dogs"),
@@ -148,7 +148,7 @@ def test_sites_and_languages() -> None:
     assert deep.words == ("key",)
 
 
-def test_too_much_is_cut_at_a_word_and_told() -> None:
+def test_a_query_that_is_too_long_is_cut_at_a_word() -> None:
     found = parse_query("abcdefg " * 1250)
     assert len(found.text) <= MAX_QUERY_CHARACTERS
     assert len(found.groups) == MAX_TERMS
@@ -170,7 +170,7 @@ def test_nothing_to_search_for(text: str) -> None:
 @example('"' * 999)
 @example("\ufdfa" * MAX_QUERY_CHARACTERS)
 @example("\ud800 x")
-def test_any_text_is_a_query_that_servers_can_read(text: str) -> None:
+def test_any_text_parses_to_a_query_that_servers_can_decode(text: str) -> None:
     found = parse_query(text)
     assert len(found.text) <= MAX_QUERY_CHARACTERS
     assert sum(map(len, found.groups)) + len(found.unwanted) <= MAX_TERMS
@@ -192,7 +192,7 @@ def test_any_text_is_a_query_that_servers_can_read(text: str) -> None:
         msgspec.json.encode({"groups": [[{"text": "x", "place": "body"}]]}),
     ],
 )  # fmt: skip
-def test_what_is_no_query_is_bad_input(data: bytes) -> None:
+def test_data_that_is_not_a_query_is_refused(data: bytes) -> None:
     with pytest.raises((BadInput, msgspec.DecodeError, UnicodeDecodeError)):
         decode(data)
 
@@ -202,7 +202,7 @@ def decode(data: bytes) -> Query:
     return to_query(msgspec.json.decode(data, type=Query))
 
 
-def test_better_words_take_the_place_of_others() -> None:
+def test_corrections_replace_misspelt_words() -> None:
     text = 'Conection site:conection.org "the conection" -x café'
     better = {"conection": "connection", "cafe": "coffee"}
     expected = 'connection site:conection.org "the connection" -x coffee'

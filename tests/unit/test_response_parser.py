@@ -1,4 +1,4 @@
-"""An answer is heard the same however its bytes fall, and none is heard beyond the limits."""
+"""The parser gives the same response for any split of its bytes, and enforces the limits."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""robots.txt is read as RFC 9309 says, whatever it looks like, and page directives as the search engines agreed."""
+"""robots.txt is parsed by RFC 9309, and page directives as the search engines agreed."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Settings: sources in order, every value checked, nothing unknown, no secret shown."""
+"""Settings: order of sources, validation, unknown names, hidden secrets."""
 
 from pathlib import Path
 

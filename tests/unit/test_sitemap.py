@@ -1,4 +1,4 @@
-"""Sitemaps are read in every shape that sites give them, and what is broken yields what is left of it."""
+"""Sitemaps of every form are parsed, and damaged ones as far as possible."""
 
 import gzip
 from datetime import UTC, datetime, timedelta, timezone

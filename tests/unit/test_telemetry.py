@@ -1,4 +1,4 @@
-"""Log lines: readable on a terminal, one JSON object a line elsewhere."""
+"""Log lines: readable on a terminal, else one JSON object per line."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Escaped text holds nothing that a terminal obeys, and escaped JSON means the same as before."""
+"""Escaped text has no control characters, and escaped JSON keeps its meaning."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Any text becomes one canonical URL or one reason, and stays what it became."""
+"""Any text becomes one canonical URL or one reason, and a canonical URL stays the same."""
 
 import re
 

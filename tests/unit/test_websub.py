@@ -40,11 +40,11 @@ ACTIVE = HubSubscription(
         ("", []),
     ],
 )  # fmt: skip
-def test_links_of_headers(header: str, found: list[tuple[str, str]]) -> None:
+def test_link_headers_are_parsed(header: str, found: list[tuple[str, str]]) -> None:
     assert rules.parse_link_headers([header], "https://a.example/feed") == found
 
 
-def test_the_server_goes_before_the_document() -> None:
+def test_headers_win_over_the_document() -> None:
     own = Feed(
         "atom10",
         "utf-8",
@@ -64,7 +64,7 @@ def test_the_server_goes_before_the_document() -> None:
     assert hub.links == own.links
 
 
-def test_what_is_offered() -> None:
+def test_hub_and_topic_of_a_feed() -> None:
     assert rules.hub_offer(OFFER.hub, OFFER.topic, "https://b.example/") == OFFER
     assert rules.hub_offer(OFFER.hub, "", "https://b.example/") == HubOffer(
         OFFER.hub, "https://b.example/"
@@ -102,7 +102,7 @@ def test_what_is_offered() -> None:
         (replace(ACTIVE, state="left", try_at=NOW + HOUR), OFFER, True, "subscribe"),
     ],
 )
-def test_what_to_do(
+def test_the_next_step(
     standing: HubSubscription | None, offer: HubOffer | None, *, wanted: bool, step: rules.HubStep
 ) -> None:
     assert rules.next_step(standing, offer, wanted=wanted, now=NOW) == step
@@ -123,7 +123,7 @@ def test_leases(said: str, days: int) -> None:
 
 
 @pytest.mark.parametrize("method", sorted(rules.SIGNATURE_METHODS))
-def test_signed(method: str) -> None:
+def test_signatures(method: str) -> None:
     made = hmac.new(b"secret", b"body", getattr(hashlib, method)).hexdigest()
     assert rules.is_signed("secret", f"{method}={made}", b"body")
     assert rules.is_signed("secret", f" {method.upper()}={made.upper()} ", b"body")
@@ -149,7 +149,7 @@ def test_nothing_breaks_a_signature_or_a_header(header: str, other: str, body: b
     rules.parse_lease(header)
 
 
-def test_what_is_sent() -> None:
+def test_the_request_form() -> None:
     sent = rules.request_form(
         "subscribe", OFFER, callback="https://us.example/websub/t", secret="s&s"
     )
@@ -166,7 +166,7 @@ def test_what_is_sent() -> None:
     )
 
 
-def test_the_pace_of_a_feed_with_a_hub() -> None:
+def test_the_next_poll_of_a_feed_with_a_hub() -> None:
     soon, far = NextPoll(NOW + HOUR, HOUR, "so"), NextPoll(NOW + 3 * DAY, HOUR, "so")
     trusted = replace(ACTIVE, trusted=True, pinged_at=NOW - HOUR)
 

@@ -1,5 +1,4 @@
-"""The face for programs: HTTP in, JSON out, every error as problem+json.
+"""MGMT's HTTP API: JSON in and out, every error as problem+json, described by /v1/openapi.json.
 
-Comes in: requests to the endpoints of `server.ENDPOINTS`. Goes out: what the rooms below answer.
-Nothing is decided here. Central names: `app.Endpoint` (one endpoint, as data), `app.make_app`, `server.serve`.
+`server` runs it; `app` adds MGMT's access check to the router. Each other module has the endpoints of one topic.
 """

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from usher.db.pool import Connection, Database
 from usher.http.server.conditional import etag_matches
 from usher.messages.front_end import ClusterMap, MappedServer, ServerRow
-from usher.mgmt import placements
+from usher.mgmt import server_maps
 from usher.mgmt.health import Health
-from usher.mgmt.placements import FullMap
+from usher.mgmt.server_maps import FullMap
 
 FRESH_SECONDS: Final = 1.0
 
@@ -74,7 +74,7 @@ class ServerMap:
 
 
 async def read_rows(conn: Connection, before: EncodedMap) -> EncodedMap:
-    servers = await placements.servers_map(conn)
+    servers = await server_maps.servers_map(conn)
     if servers.version == before.version:
         return before
     rows = [ServerRow(row, hosts) for row, hosts in servers.rows]
@@ -83,17 +83,17 @@ async def read_rows(conn: Connection, before: EncodedMap) -> EncodedMap:
 
 async def read_chunks(conn: Connection, before: EncodedMap) -> EncodedMap:
     """The servers and their chunks; the position of a list is its row."""
-    if await placements.full_version(conn) == before.version:
+    if await server_maps.full_version(conn) == before.version:
         return before
-    full = await placements.full_map(conn)
+    full = await server_maps.full_map(conn)
     return EncodedMap(full.version, msgspec.json.encode(mapped_rows(full)))
 
 
 async def read_cluster(health: Health, conn: Connection, before: EncodedMap) -> EncodedMap:
     """The servers and their chunks, the incarnation, and the chunks that are not searchable since it started."""
-    if await placements.full_version(conn, health) == before.version:
+    if await server_maps.full_version(conn, health) == before.version:
         return before
-    full = await placements.full_map(conn, health)
+    full = await server_maps.full_map(conn, health)
     cluster = ClusterMap(full.incarnation, mapped_rows(full), full.unrestored)
     return EncodedMap(full.version, msgspec.json.encode(cluster))
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Service = Callable[["asyncio.Event"], Coroutine[Any, Any, None]]
+Command = Callable[..., Any]
 FIELD_WIDTH = 12  # characters of the longest field name and a space
 GC_THRESHOLD = (
     20_000  # new objects between two collections; Python's 700 cost a search 4 % of its time
@@ -155,7 +156,18 @@ host_option = click.option(
 pass_app = click.make_pass_decorator(App, ensure=True)
 
 
-def bind_option(default: str, text: str) -> Callable[[Any], Any]:
+def bind_option(default: str, text: str) -> Command:
     return click.option(
         "--bind", default=default, show_default=True, metavar="HOST:PORT", help=text
     )
+
+
+def with_options(*options: Command) -> Command:
+    """Add several options to a command, in this order."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate

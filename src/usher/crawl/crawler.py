@@ -93,7 +93,7 @@ class Crawler:
         self._wake = asyncio.Event()  # the crawler was stopped, or a chunk ended
         self._pause = MIN_POLL_SECONDS
         # A crawler without disk space claims nothing but still serves its files, so its state is not an error.
-        self.fitness = ComponentHealth(state_in_trouble="waiting")
+        self.fitness = ComponentHealth(problem_state="waiting")
         self._disk_problem = ""
         self._disk_check_at = 0.0  # on the loop's clock
         self._lease = 0.0
@@ -166,7 +166,7 @@ class Crawler:
             problem = await asyncio.to_thread(disk_problem, self.store.directory)
             if self._disk_check_at == check_at:  # else a write of a chunk has failed meanwhile
                 self._disk_problem = problem
-        await self.fitness.be(self.mgmt, self._disk_problem)
+        await self.fitness.set_problem(self.mgmt, self._disk_problem)
         return not self._disk_problem
 
     # -- one chunk

@@ -105,7 +105,7 @@ async def serve_chunks(
         options.bind,
         options=guard_options(settings, options.host, insecure=options.insecure),
     ) as address:
-        host = options.host or options.bind.reached(address)
+        host = options.host or options.bind.public_host(address)
         store.directory /= re.sub(r"[^A-Za-z0-9.-]+", "_", host)
         await asyncio.to_thread(store.remove_leftovers)
         yield store, host

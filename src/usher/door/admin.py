@@ -1,4 +1,4 @@
-"""The operator's desk: hosts looked at and changed by hand, numbers brought in and taken out."""
+"""What the operator does with hosts: list, show and change them, and export and import their numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ async def list_hosts(
 
 @dataclass(frozen=True, slots=True)
 class HostDetails:
-    """A host with all that can be set for it."""
+    """A host with its settings and the general ones."""
 
     id: int
     domain64: int
@@ -70,7 +70,7 @@ class HostDetails:
     next_fetch: datetime
     crawl_started: datetime | None
     cadence: timedelta | None
-    house_cadence: timedelta
+    general_cadence: timedelta
     adaptive: bool
     crawl_delay: timedelta | None
     policy: str
@@ -79,18 +79,18 @@ class HostDetails:
     scope_ranges: Multirange[int]
     filters: FilterList
     max_pages: int | None
-    house_max_pages: int
+    general_max_pages: int
     max_depth: int | None
-    house_max_depth: int
+    general_max_depth: int
     revision: int
 
     @property
-    def most_pages(self) -> int:
-        return self.house_max_pages if self.max_pages is None else self.max_pages
+    def effective_max_pages(self) -> int:
+        return self.general_max_pages if self.max_pages is None else self.max_pages
 
     @property
-    def deepest(self) -> int:
-        return self.house_max_depth if self.max_depth is None else self.max_depth
+    def effective_max_depth(self) -> int:
+        return self.general_max_depth if self.max_depth is None else self.max_depth
 
 
 async def show_host(conn: Connection, *, name: str) -> HostDetails | None:
@@ -100,26 +100,26 @@ async def show_host(conn: Connection, *, name: str) -> HostDetails | None:
 async def count_pages(
     conn: Connection, *, number: int, most: int = MAX_PAGES_COUNTED
 ) -> dict[str, int]:
-    """Pages of a host by state, each counted up to `most`."""
+    """The number of pages of a host in each state, each counted up to `most`."""
     return dict(await store.count_pages.tuples(conn, domain64=number, most=most))
 
 
 async def count_known_pages(conn: Connection, *, number: int, most: int) -> int:
-    """Pages of a host in any state, counted up to `most`."""
-    ((known,),) = await store.count_known_pages.tuples(conn, domain64=number, most=most)
-    return int(known)
+    """The number of pages of a host, counted up to `most`."""
+    ((pages,),) = await store.count_known_pages.tuples(conn, domain64=number, most=most)
+    return int(pages)
 
 
 async def change_policy(
     conn: Connection, *, names: Sequence[str], policy: Policy, reason: str = ""
 ) -> list[str]:
-    """The names of the hosts that are there and now have this policy."""
-    found = await store.change_policy.tuples(conn, names=list(names), policy=policy, reason=reason)
-    return [name for (name,) in found]
+    """Set the policy of hosts; returns the registered ones among them."""
+    rows = await store.change_policy.tuples(conn, names=list(names), policy=policy, reason=reason)
+    return [name for (name,) in rows]
 
 
 class HostChange(TypedDict, total=False):
-    """What to set for a host; the first four are the house's again where they are None."""
+    """What to change in a host; None for one of the first four restores the general setting."""
 
     cadence: timedelta | None
     crawl_delay: timedelta | None
@@ -132,27 +132,27 @@ class HostChange(TypedDict, total=False):
 
 
 async def change_host(
-    conn: Connection, *, names: Sequence[str], **given: Unpack[HostChange]
+    conn: Connection, *, names: Sequence[str], **changes: Unpack[HostChange]
 ) -> list[str]:
-    """Set what is given for the hosts that are there, and keep the rest; returns their names."""
-    found = await store.change_host.tuples(
+    """Change the given settings of hosts; returns the registered ones among them."""
+    rows = await store.change_host.tuples(
         conn,
         names=list(names),
-        cadence=given.get("cadence"),
-        crawl_delay=given.get("crawl_delay"),
-        max_pages=given.get("max_pages"),
-        max_depth=given.get("max_depth"),
-        unset=[name for name, value in given.items() if value is None],
-        adaptive=given.get("adaptive"),
-        scope=given.get("scope"),
-        scope_ranges=multirange(given["ranges"]) if "ranges" in given else None,
-        filters=Jsonb(given["filters"]) if "filters" in given else None,
+        cadence=changes.get("cadence"),
+        crawl_delay=changes.get("crawl_delay"),
+        max_pages=changes.get("max_pages"),
+        max_depth=changes.get("max_depth"),
+        unset=[name for name, value in changes.items() if value is None],
+        adaptive=changes.get("adaptive"),
+        scope=changes.get("scope"),
+        scope_ranges=multirange(changes["ranges"]) if "ranges" in changes else None,
+        filters=Jsonb(changes["filters"]) if "filters" in changes else None,
     )
-    return [name for (name,) in found]
+    return [name for (name,) in rows]
 
 
 def multirange(ranges: Sequence[domain64.Range]) -> Multirange[int]:
-    return Multirange([SqlRange(one.start, one.end) for one in ranges])
+    return Multirange([SqlRange(r.start, r.end) for r in ranges])
 
 
 async def change_settings(
@@ -163,8 +163,8 @@ async def change_settings(
     max_pages: int | None = None,
     max_depth: int | None = None,
 ) -> DoorSettings:
-    """Set what holds for every host that does not say otherwise."""
-    found = await store.change_settings.row(
+    """Change the general settings of hosts; None keeps a setting."""
+    settings = await store.change_settings.row(
         conn,
         DoorSettings,
         cadence=cadence,
@@ -172,8 +172,8 @@ async def change_settings(
         max_pages=max_pages,
         max_depth=max_depth,
     )
-    assert found is not None  # noqa: S101 - the table has one row, by its own rule
-    return found
+    assert settings is not None  # noqa: S101 - a constraint keeps the row
+    return settings
 
 
 class RecrawlEntrance(NamedTuple):
@@ -200,7 +200,7 @@ async def export_numbers(
 
 
 async def import_domains(conn: Connection, *, domains: Sequence[tuple[int, int, str]]) -> int:
-    """Register domains under their published numbers: (tld code, number, name); how many were new."""
+    """Register domains (TLD code, number, name) with published numbers; returns how many were new."""
     tlds, numbers, names = zip(*domains, strict=True) if domains else ((), (), ())
     return await store.import_domains.run(
         conn, tlds=list(tlds), numbers=list(numbers), names=list(names)
@@ -210,8 +210,7 @@ async def import_domains(conn: Connection, *, domains: Sequence[tuple[int, int, 
 async def import_hosts(
     conn: Connection, *, numbers: Sequence[tuple[int, str]], now: datetime
 ) -> list[tuple[int, str]]:
-    """Register hosts under their published numbers; those that were new."""
-    given = {"domain64s": [number for number, _ in numbers], "names": [name for _, name in numbers]}
-    return [
-        (number, name) for number, name in await store.import_hosts.tuples(conn, **given, now=now)
-    ]
+    """Register hosts with published numbers; returns the new ones."""
+    domain64s, names = [number for number, _ in numbers], [name for _, name in numbers]
+    rows = await store.import_hosts.tuples(conn, domain64s=domain64s, names=names, now=now)
+    return [(number, name) for number, name in rows]

@@ -1,5 +1,5 @@
 -- name: list_hosts
--- Hosts by name, a page at a time; every condition that is null is none.
+-- Hosts by name, a page at a time; a condition that is null does not apply.
 select
     h.domain64, h.name, h.scheme, h.next_fetch, h.crawl_started,
     coalesce(h.cadence, (select cadence from work.settings)) as cadence, h.policy, h.policy_reason
@@ -13,18 +13,18 @@ order by h.name
 limit %(n)s;
 
 -- name: show_host
--- One host with all that can be set for it.
+-- One host with its settings.
 select
     h.id, h.domain64, h.name, h.scheme, h.next_fetch, h.crawl_started, h.cadence,
-    settings.cadence as house_cadence, h.adaptive, h.crawl_delay, h.policy, h.policy_reason, h.scope, h.scope_ranges,
-    h.filters, h.max_pages, settings.max_pages as house_max_pages, h.max_depth, settings.max_depth as house_max_depth,
+    settings.cadence as general_cadence, h.adaptive, h.crawl_delay, h.policy, h.policy_reason, h.scope, h.scope_ranges,
+    h.filters, h.max_pages, settings.max_pages as general_max_pages, h.max_depth, settings.max_depth as general_max_depth,
     h.revision
 from work.hosts h
 cross join work.settings
 where h.name = %(name)s;
 
 -- name: count_pages
--- How many pages of a host are in each state, counted up to a limit each: a giant host costs no more than a large one.
+-- The number of pages of a host in each state, counted up to a limit each, so that a giant host costs no more than a large one.
 select state, number
 from unnest(array['idle', 'pending', 'crawling', 'crawled', 'error']) as state
 cross join lateral (
@@ -34,18 +34,18 @@ cross join lateral (
 where number > 0;
 
 -- name: count_known_pages
--- How many pages of a host are known, counted up to how many it may have.
+-- The number of pages of a host, counted up to its limit.
 select count(*)
 from (select from work.guestbook g where g.domain64 = %(domain64)s limit %(most)s) page;
 
 -- name: change_policy
--- Open, pause or block hosts, with the reason.
+-- Opens, pauses or blocks hosts.
 update work.hosts set policy = %(policy)s, policy_reason = %(reason)s, revision = revision + 1
 where name = any(%(names)s)
 returning name;
 
 -- name: change_host
--- Set what is given and keep what is null; what is named in `unset` becomes the house's again.
+-- Sets what is not null; what is named in `unset` gets the general setting again.
 update work.hosts set
     cadence = case when 'cadence' <> all(%(unset)s::text[]) then coalesce(%(cadence)s::interval, cadence) end,
     crawl_delay = case
@@ -62,7 +62,7 @@ where name = any(%(names)s)
 returning name;
 
 -- name: change_settings
--- Set what holds for every host that does not say otherwise.
+-- Changes the general settings of hosts.
 update work.settings set
     cadence = coalesce(%(cadence)s::interval, cadence),
     filters = coalesce(%(filters)s::jsonb, filters),
@@ -91,7 +91,7 @@ left join lateral (
 ) busy on true;
 
 -- name: export_numbers
--- Every name with its number, in the order of the numbers, a page at a time.
+-- Every host name with its domain64, in the order of the numbers, a page at a time.
 select h.domain64, h.name
 from work.hosts h
 where h.domain64 > %(after)s
@@ -99,14 +99,14 @@ order by h.domain64
 limit %(n)s;
 
 -- name: import_domains
--- Domains with the numbers somebody else published; a domain or number taken otherwise stays as it is.
+-- Registers domains with published numbers; skips domains and numbers that are taken.
 insert into work.domain (tld, number, name)
 select tld, number, name
 from unnest(%(tlds)s::smallint[], %(numbers)s::int[], %(names)s::text[]) as given (tld, number, name)
 on conflict do nothing;
 
 -- name: import_hosts
--- Hosts with the numbers somebody else published; what is taken otherwise stays as it is.
+-- Registers hosts with published numbers; skips hosts and numbers that are taken.
 insert into work.hosts (domain64, name, next_fetch)
 select domain64, name, %(now)s
 from unnest(%(domain64s)s::bigint[], %(names)s::text[]) as given (domain64, name)

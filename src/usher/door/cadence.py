@@ -1,7 +1,4 @@
-"""Cadences: how often a host or page is visited, as people write it and as the database keeps it.
-
-Comes from the command line, the HTTP API and the settings of a host; goes to the interval columns, in whole seconds.
-"""
+"""Cadences: how often a host or page is visited, as text and as an interval of whole seconds."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Files of published numbers: our own export as text or JSON, and Jemison's generated domain64.json."""
+"""Files of published numbers: our export as text or JSON, and Jemison's generated domain64.json."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ FORMATS = "A line is a number in hex, a tab and a name; JSON is our export's or 
 
 @dataclass(frozen=True, slots=True)
 class PublishedLine:
-    """A number in hex and the name it is to have, as published; `place` says where it was."""
+    """A published number in hex and its host name; `place` is its place in the file."""
 
     place: str
     number: str
@@ -36,25 +36,25 @@ def from_text(path: Path) -> Iterator[PublishedLine]:
 
 def from_json(path: Path) -> Iterator[PublishedLine]:
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path} is not JSON: {error}.", hint=FORMATS) from error
-    if isinstance(found, list):
-        return usher_lines(found, path)
-    return jemison_lines(found, path)
+    if isinstance(content, list):
+        return usher_lines(content, path)
+    return jemison_lines(content, path)
 
 
-def usher_lines(found: list[object], path: Path) -> Iterator[PublishedLine]:
-    """Our own export: a list of objects."""
-    for place, one in enumerate(found, 1):
-        if not isinstance(one, dict) or not {"hex", "name"} <= one.keys():
+def usher_lines(items: list[object], path: Path) -> Iterator[PublishedLine]:
+    """Read our export: a list of objects."""
+    for place, item in enumerate(items, 1):
+        if not isinstance(item, dict) or not {"hex", "name"} <= item.keys():
             raise BadInput(f"{path}: item {place} has no hex and name.", hint=FORMATS)
-        yield PublishedLine(f"item {place}", str(one["hex"]), str(one["name"]))
+        yield PublishedLine(f"item {place}", str(item["hex"]), str(item["name"]))
 
 
-def jemison_lines(found: Mapping[str, object], path: Path) -> Iterator[PublishedLine]:
-    """Jemison's: for each TLD two tables, from number to name and back; either will do."""
-    parts = [(tld, part) for tld, part in found.items() if isinstance(part, dict)]
+def jemison_lines(content: Mapping[str, object], path: Path) -> Iterator[PublishedLine]:
+    """Read Jemison's file: for each TLD two tables, from number to name and back; one of them is enough."""
+    parts = [(tld, part) for tld, part in content.items() if isinstance(part, dict)]
     pairs = [(tld, pair) for tld, part in parts for pair in pairs_of(part)]
     if not pairs:
         raise BadInput(f"{path} holds no numbers.", hint=FORMATS)
@@ -72,14 +72,14 @@ def pairs_of(part: Mapping[str, object]) -> Iterable[tuple[str, str]]:
 
 
 def reversed_labels(name: str) -> str:
-    """`amarillo.www.va.gov` is `www.amarillo.va.gov`: Jemison wrote the labels before a domain backwards."""
+    """Reverse the labels before the domain, as Jemison wrote them: `amarillo.www.va.gov` is `www.amarillo.va.gov`."""
     parts = split(name)
     labels = ".".join(reversed(parts.subdomain.split(".")))
     return join(HostName(parts.tld, parts.domain, labels))
 
 
 def may_have_reversed_labels(path: Path) -> bool:
-    """Whether the file is Jemison's and has names that it may have written backwards."""
+    """Whether the file is Jemison's and contains names with several labels before the domain."""
     with path.open("rb") as file:
         theirs = file.read(1) == b"{"
     return theirs and any("." in split(line.name).subdomain for line in read(path))

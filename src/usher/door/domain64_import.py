@@ -1,7 +1,4 @@
-"""Published numbers taken over as they are: each line whole, or not at all and with an objection.
-
-Comes from a file of ours or of Jemison's; goes to the registry, which is locked while a batch is decided.
-"""
+"""The import of published numbers: each line completely, or not at all and with an objection."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +14,12 @@ from usher.door.domain64_files import PublishedLine
 from usher.urls import UrlRefusal, parse
 
 store = load_statements(__file__)
-Pair = tuple[str, Hashable, Hashable]  # what kind, its number, its name
+Pair = tuple[str, Hashable, Hashable]  # kind, number, name
 
 
 @dataclass(frozen=True, slots=True)
 class ImportObjection:
-    """Why a line was not taken."""
+    """Why a line was not imported."""
 
     line: PublishedLine
     reason: str
@@ -30,7 +27,7 @@ class ImportObjection:
 
 @dataclass(frozen=True, slots=True)
 class PublishedHost:
-    """A line that makes sense: its number taken apart and its name split, as the registry would."""
+    """A valid line, with the parts of its number and of its name."""
 
     line: PublishedLine
     parts: Parts
@@ -43,7 +40,7 @@ class PublishedHost:
         return domain64.encode(self.parts)
 
     def pairs(self) -> Iterator[Pair]:
-        """What must belong together: TLD, domain and host, each with its number."""
+        """TLD, domain and host, each with its number."""
         code = self.parts.tld
         if self.tld:
             yield "TLD", (code, self.tld) if code == OTHER else code, self.tld
@@ -53,7 +50,7 @@ class PublishedHost:
 
 @dataclass(slots=True)
 class ImportResult:
-    """What became of lines."""
+    """How many lines were new or known, and the objections to the others."""
 
     new: int = 0
     known: int = 0
@@ -67,7 +64,7 @@ class ImportResult:
 
 
 class RegistrySnapshot:
-    """What the registry has around a batch, and takes of it line after line."""
+    """The part of the registry that concerns a batch, with the lines that were accepted so far."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, Hashable], Hashable] = {}
@@ -78,21 +75,21 @@ class RegistrySnapshot:
         self._names[kind, number] = name
         self._numbers[kind, name] = number
 
-    def learn(self, one: PublishedHost, held: Sequence[Hashable]) -> None:
-        """Remember a row of the statement `held`: who has the numbers of this line, and which its names have."""
+    def learn(self, host: PublishedHost, held: Sequence[Hashable]) -> None:
+        """Read a row of `current_holders`: the names that have its numbers, and the numbers of its names."""
         code, tld, *domain, value, name = held
-        number_in, name_in = (None if half is None else (one.parts.tld, half) for half in domain)
+        number_in, name_in = (None if half is None else (host.parts.tld, half) for half in domain)
         there = {"TLD": (code, tld), "domain": (number_in, name_in), "host": (value, name)}
-        for kind, wanted, called in one.pairs():
+        for kind, wanted, called in host.pairs():
             has, holder = there[kind]
             if has is not None:
                 self.know(kind, has, called)
             if holder is not None:
                 self.know(kind, wanted, holder)
 
-    def objection(self, one: PublishedHost) -> str:
-        """Why a line cannot be taken; empty if it can."""
-        for kind, number, name in one.pairs():
+    def objection(self, host: PublishedHost) -> str:
+        """Why a line cannot be imported; empty if it can."""
+        for kind, number, name in host.pairs():
             holder = self._names.get((kind, number), name)
             if holder != name:
                 return f"this number of a {kind} is {number_or_name(holder)} here"
@@ -103,12 +100,12 @@ class RegistrySnapshot:
                 )
         return ""
 
-    def take(self, one: PublishedHost) -> bool:
-        """Note what of a line is new; false if all of it is known."""
-        fresh = ("host", one.value) not in self._names
+    def take(self, host: PublishedHost) -> bool:
+        """Accept a line; returns False if its host is known already."""
+        fresh = ("host", host.value) not in self._names
         if fresh:
-            self.new.append(one)
-            for pair in one.pairs():
+            self.new.append(host)
+            for pair in host.pairs():
                 self.know(*pair)
         return fresh
 
@@ -124,14 +121,14 @@ def number_or_name(what: Hashable) -> str:
 
 
 def read_line(line: PublishedLine) -> PublishedHost | ImportObjection:
-    """A line's number and name, if they can belong together at all."""
+    """Parse a line; returns an objection if its number and name cannot belong together."""
     try:
         parts = domain64.decode(domain64.from_hex(line.number))
     except ValueError as error:
         return ImportObjection(line, str(error))
     url = parse(f"https://{line.name}")
     if isinstance(url, UrlRefusal) or url.host != line.name.lower():
-        return ImportObjection(line, "this is not the name of a host")
+        return ImportObjection(line, "this is not a host name")
     name = domain64.split(url.host)
     if reason := contradiction(parts, name):
         return ImportObjection(line, reason)
@@ -140,7 +137,7 @@ def read_line(line: PublishedLine) -> PublishedHost | ImportObjection:
 
 
 def contradiction(parts: Parts, name: HostName) -> str:
-    """Why this number cannot be that name's, whatever others have."""
+    """Why this number cannot belong to this name; empty if it can."""
     if parts.reserved or not parts.domain:
         return "a host has a domain from 1 on and a reserved byte of 0"
     if (parts.subdomain == 0) != (name.subdomain == ""):
@@ -151,19 +148,19 @@ def contradiction(parts: Parts, name: HostName) -> str:
 async def import_lines(
     conn: Connection, lines: Sequence[PublishedLine], *, now: datetime
 ) -> ImportResult:
-    """Give each name of a batch its published number; nothing of a line that somebody objects to."""
+    """Register the names of a batch with their published numbers; skips lines that contradict the registry."""
     taken, registry = ImportResult(), RegistrySnapshot()
     await hosts.lock_registry(conn)
     read = [read_line(line) for line in lines]
-    sound = [one for one in read if isinstance(one, PublishedHost)]
-    for one, row in zip(sound, await current_holders(conn, sound), strict=True):
-        registry.learn(one, row)
-    for found in read:
-        if isinstance(found, ImportObjection):
-            taken.objections.append(found)
-        elif reason := registry.objection(found):
-            taken.objections.append(ImportObjection(found.line, reason))
-        elif not registry.take(found):
+    sound = [host for host in read if isinstance(host, PublishedHost)]
+    for host, row in zip(sound, await current_holders(conn, sound), strict=True):
+        registry.learn(host, row)
+    for line in read:
+        if isinstance(line, ImportObjection):
+            taken.objections.append(line)
+        elif reason := registry.objection(line):
+            taken.objections.append(ImportObjection(line.line, reason))
+        elif not registry.take(line):
             taken.known += 1
     await write(conn, registry.new, now)
     taken.new = len(registry.new)
@@ -175,21 +172,21 @@ async def current_holders(
 ) -> list[tuple[Hashable, ...]]:
     return await store.current_holders.tuples(
         conn,
-        codes=[one.parts.tld for one in sound],
-        tlds=[one.tld for one in sound],
-        numbers=[one.parts.domain for one in sound],
-        domains=[one.domain for one in sound],
-        domain64s=[one.value for one in sound],
-        names=[one.name for one in sound],
+        codes=[host.parts.tld for host in sound],
+        tlds=[host.tld for host in sound],
+        numbers=[host.parts.domain for host in sound],
+        domains=[host.domain for host in sound],
+        domain64s=[host.value for host in sound],
+        names=[host.name for host in sound],
     )
 
 
 async def write(conn: Connection, new: Sequence[PublishedHost], now: datetime) -> None:
-    codes = {one.parts.tld: one.tld for one in new if one.parts.tld != OTHER}
+    codes = {host.parts.tld: host.tld for host in new if host.parts.tld != OTHER}
     await import_tlds(conn, codes=codes)
-    domains = {(one.parts.tld, one.parts.domain, one.domain): None for one in new}
+    domains = {(host.parts.tld, host.parts.domain, host.domain): None for host in new}
     await admin.import_domains(conn, domains=list(domains))
-    await admin.import_hosts(conn, numbers=[(one.value, one.name) for one in new], now=now)
+    await admin.import_hosts(conn, numbers=[(host.value, host.name) for host in new], now=now)
 
 
 async def import_tlds(conn: Connection, *, codes: Mapping[int, str]) -> int:

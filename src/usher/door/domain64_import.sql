@@ -17,7 +17,7 @@ left join work.hosts host_by_number on host_by_number.domain64 = given.domain64
 order by given.position;
 
 -- name: import_tlds
--- TLDs with the codes somebody else published; those that are there stay.
+-- Registers TLDs with published codes; skips those that are taken.
 insert into work.tld (code, name)
 select code, name
 from unnest(%(codes)s::smallint[], %(names)s::text[]) as given (code, name)

@@ -1,8 +1,7 @@
-"""Filters as data: which paths the door turns away, and what it forgets of the others.
+"""Filters: which paths the door refuses, and what it removes from the others.
 
-Comes from the lists of the house and of each host; goes to the doorkeeper, which asks about every path. Session ids and
-parameters go first, then what stays of a query is put in order, so that what is judged is what would be kept. Then the
-first filter that objects gives the refusal its name; all extensions are asked at once, before the rest.
+Rewrites come first: session ids and parameters, then the order of the query. So filters judge the path that would be
+stored. Then all extensions are checked at once, and the first other filter that objects gives its name to the refusal.
 """
 
 import difflib
@@ -25,40 +24,31 @@ from usher.errors import BadInput
 from usher.urls import MAX_PATH
 
 Filter = Mapping[str, Any]
-Check = Callable[[str, str], str]  # the path with and without its query: what is wrong, or nothing
+Check = Callable[
+    [str, str], str
+]  # the path with and without its query → the objection, or an empty text
 
 MAX_NAME: Final = 60
 MAX_PATTERN: Final = 200
-MAX_TRIES: Final = 10 * MAX_PATH**2  # of a pattern on the worst path: a second, not an age
+MAX_TRIES: Final = 10 * MAX_PATH**2  # steps of a pattern on the worst path: about a second
 
-_TOKEN: Final = re.compile(  # of a regular expression: a thing, how often, and lazy or possessive
-    r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?(?:[:=!>]|<[=!]|P<\w+>))?|[^\\])"
-    r"([*+?]|\{[0-9]+\}|\{[0-9]*,[0-9]*\})?([?+]?)",
-    re.DOTALL,
+_TOKEN: Final = (
+    re.compile(  # of a regular expression: an atom, its quantifier, and lazy or possessive
+        r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?(?:[:=!>]|<[=!]|P<\w+>))?|[^\\])"
+        r"([*+?]|\{[0-9]+\}|\{[0-9]*,[0-9]*\})?([?+]?)",
+        re.DOTALL,
+    )
 )
-_FOREIGN: Final = re.compile(r"\\[^\WdDwWsSbBAZ]")  # what no path needs: \1, \x41
+_FOREIGN: Final = re.compile(r"\\[^\WdDwWsSbBAZ]")  # escapes that no path needs: \1, \x41
 
 _SLOW: Final = (
-    "it could hold up the door: begin it with ^, use fewer * and +, repeat no group, refer to none"
-)
-
-_MEDIA: Final = """avif bmp eps gif heic ico jpeg jpg png psd svg tif tiff webp eot otf ttf woff woff2
-    aac avi flac flv m4a m4v mkv mov mp3 mp4 mpeg mpg ogg ogv wav webm wma wmv"""
-_DOWNLOADS: Final = """7z apk bin bz2 deb dmg exe gz iso jar msi pkg rar rpm tar tgz xz zip zst
-    doc docx epub odp ods odt ppt pptx xls xlsx"""
-DEFAULTS: Final[tuple[Filter, ...]] = (
-    {"name": "long", "rule": "length", "most": 1_000},
-    {"name": "loops", "rule": "repeats", "most": 3},
-    {"name": "media", "rule": "extension", "any": _MEDIA.split()},
-    {"name": "downloads", "rule": "extension", "any": _DOWNLOADS.split()},
-    {"name": "sessions", "rule": "sessions"},
-    {"name": "permutations", "rule": "order"},
+    "it could be too slow: begin it with ^, use fewer * and +, repeat no group, refer to none"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class FilterRefusal:
-    """Which filter objects to a path, and why."""
+    """The filter that refuses a path, and why."""
 
     name: str
     detail: str
@@ -68,7 +58,7 @@ CompiledFilter = UrlRewrite | frozenset[str] | Check
 
 
 class FilterRule(NamedTuple):
-    """How a filter of this kind is made, and which keys it has, each with words for people."""
+    """How to compile a filter of this rule, and its keys, each with a description."""
 
     make: Callable[[Filter], CompiledFilter]
     does: str
@@ -77,22 +67,22 @@ class FilterRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CompiledFilters:
-    """A list ready for use; false when it lets every path through as it is."""
+    """A compiled list of filters; false if it accepts every path unchanged."""
 
-    trims: tuple[UrlRewrite, ...]
+    rewrites: tuple[UrlRewrite, ...]
     endings: Mapping[str, str]
     checks: tuple[tuple[str, Check], ...]
 
     def __bool__(self) -> bool:
-        return bool(self.trims or self.endings or self.checks)
+        return bool(self.rewrites or self.endings or self.checks)
 
     def apply(self, path: str) -> str | FilterRefusal:
-        """The path to keep, or the refusal, for the path and query of a canonical URL."""
-        if self.trims and ("?" in path or ";" in path or "(" in path):
-            for one in self.trims:
-                path = one.trim(path)
+        """The path to store, or the refusal, for the path and query of a canonical URL."""
+        if self.rewrites and ("?" in path or ";" in path or "(" in path):
+            for rewrite in self.rewrites:
+                path = rewrite.rewrite(path)
         bare = path.partition("?")[0] if "?" in path else path
-        # After a dot in an earlier part comes a slash, which no ending has.
+        # After a dot in an earlier part comes a slash, which no extension contains.
         if (ending := bare.rpartition(".")[2].lower()) in self.endings:
             return FilterRefusal(self.endings[ending], f"The path ends in .{ending}.")
         for name, check in self.checks:
@@ -102,35 +92,40 @@ class CompiledFilters:
 
 
 def compile(filters: Iterable[Filter]) -> CompiledFilters:  # noqa: A001 - as re does
-    """Make a list ready for use; BadInput says which filter is wrong, and how."""
-    made: dict[str, CompiledFilter | None] = {}
-    for given in filters:
-        if (name := _name(given)) in made:
-            raise BadInput(f"Filter {name!r}: another one has this name too.")
-        made[name] = _compile_one(name, given)
-    pairs = list(made.items())
-    trims = [one for one in made.values() if isinstance(one, UrlRewrite) and one]
+    """Compile filters; raises BadInput that names the wrong filter."""
+    compiled: dict[str, CompiledFilter | None] = {}
+    for filter_ in filters:
+        if (name := _name(filter_)) in compiled:
+            raise BadInput(f"Filter {name!r}: another filter has the same name.")
+        compiled[name] = _compile_one(name, filter_)
+    pairs = list(compiled.items())
+    rewrites = [item for item in compiled.values() if isinstance(item, UrlRewrite) and item]
     return CompiledFilters(
-        tuple(sorted(trims, key=lambda one: isinstance(one, ParameterOrderRewrite))),
-        {end: name for name, one in reversed(pairs) if isinstance(one, frozenset) for end in one},
-        tuple((name, one) for name, one in pairs if callable(one)),
+        tuple(sorted(rewrites, key=lambda item: isinstance(item, ParameterOrderRewrite))),
+        {
+            end: name
+            for name, item in reversed(pairs)
+            if isinstance(item, frozenset)
+            for end in item
+        },
+        tuple((name, item) for name, item in pairs if callable(item)),
     )
 
 
-def combine(house: Iterable[Filter], host: Iterable[Filter]) -> list[Filter]:
-    """The house's filters, the host's in place of those of the same name, none that is off."""
-    by_name = {_name(one): one for one in (*house, *host)}
-    return [one for one in by_name.values() if one.get("off") is not True]
+def combine(general: Iterable[Filter], host: Iterable[Filter]) -> list[Filter]:
+    """The general filters and those of the host, which replace general ones of the same name; none that is off."""
+    by_name = {_name(filter_): filter_ for filter_ in (*general, *host)}
+    return [filter_ for filter_ in by_name.values() if filter_.get("off") is not True]
 
 
 def describe(given: Filter) -> str:
-    """One line for people: `long: refuses paths of more than 500 characters`."""
+    """Describe a filter in one line: `long: refuses paths of more than 500 characters`."""
     name = _name(given)
     if _compile_one(name, given) is None:
         return f"{name}: off"
     rule = RULES[given["rule"]]
-    told = [(rule.keys[key], given[key]) for key in rule.keys if key in given]
-    words = [text.format(", ".join(x) if isinstance(x, list) else x) for text, x in told]
+    values = [(rule.keys[key], given[key]) for key in rule.keys if key in given]
+    words = [text.format(", ".join(x) if isinstance(x, list) else x) for text, x in values]
     return f"{name}: {rule.does} {' and '.join(words)}".rstrip()
 
 
@@ -138,7 +133,7 @@ def _name(given: object) -> str:
     name = given.get("name", given.get("rule")) if isinstance(given, Mapping) else None
     if not (isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable()):
         hint = f"A filter is an object with a rule, and a name of up to {MAX_NAME} characters."
-        raise BadInput(f"This is no filter: {str(given)[:60]!a}.", hint=hint)
+        raise BadInput(f"This is not a filter: {str(given)[:60]!a}.", hint=hint)
     return name
 
 
@@ -153,10 +148,10 @@ def _compile_one(name: str, given: Filter) -> CompiledFilter | None:
     rule = RULES[given["rule"]]
     _check_words(name, given, [*rule.keys, "name", "rule", "off"])
     try:
-        made = rule.make(given)
+        compiled = rule.make(given)
     except ValueError as error:
         raise BadInput(f"Filter {name!r}: {error}.") from error
-    return None if off else made
+    return None if off else compiled
 
 
 def _check_words(name: str, words: Iterable[str], known: list[str]) -> None:
@@ -180,8 +175,8 @@ def _depth(given: Filter) -> Check:
 
 
 def _extension(given: Filter) -> frozenset[str]:
-    endings = frozenset(one.lower().removeprefix(".") for one in _texts(given, "any"))
-    if not all(re.fullmatch(r"[a-z0-9_+-]+", one) for one in endings):
+    endings = frozenset(ending.lower().removeprefix(".") for ending in _texts(given, "any"))
+    if not all(re.fullmatch(r"[a-z0-9_+-]+", ending) for ending in endings):
         raise ValueError("any: an extension is letters and digits, such as jpg")
     return endings
 
@@ -202,7 +197,7 @@ def _repeats(given: Filter) -> Check:
 
 
 def _path(given: Filter) -> Check:
-    """Object to what matches the one pattern but not the other; either may be left out."""
+    """Refuse paths that match the first pattern and not the second; either may be missing."""
     if not given.keys() & {"matches", "not_matches"}:
         raise ValueError("matches or not_matches is wanted")
     bad = _pattern(given, "matches") if "matches" in given else re.compile("")
@@ -239,13 +234,13 @@ def _count(given: Filter, key: str) -> int:
 
 def _texts(given: Filter, key: str, other: str = "") -> frozenset[str]:
     value = given.get(key)
-    if not (isinstance(value, list) and value and all(isinstance(one, str) for one in value)):
+    if not (isinstance(value, list) and value and all(isinstance(text, str) for text in value)):
         raise ValueError(f"{key}: {other}a list of texts is wanted")
     return frozenset(map(unquote, value))
 
 
 def _pattern(given: Filter, key: str) -> re.Pattern[str]:
-    """Compile a regular expression unless some path could hold it up: in Python nothing stops it."""
+    """Compile a regular expression, unless a path exists on which it takes too long: Python cannot stop it."""
     value = given[key]
     if not isinstance(value, str) or not 0 < len(value) <= MAX_PATTERN:
         raise ValueError(f"{key}: a regular expression of 1 to {MAX_PATTERN} characters is wanted")
@@ -260,7 +255,7 @@ def _pattern(given: Filter, key: str) -> re.Pattern[str]:
 
 
 def _tries(pattern: str) -> float:
-    """At most how often a pattern tries to match the worst path: from each place, by each choice, in each run."""
+    """An upper bound of the steps of a pattern on the worst path: starts times choices times runs."""
     tokens = _TOKEN.findall(pattern.removeprefix("(?i)"))
     ways, run, choices = 1.0, 1, [1.0]
     for (atom, often, mode), follows in zip(tokens, [*tokens[1:], ("", "", "")], strict=False):
@@ -289,10 +284,10 @@ def _times(often: str) -> tuple[int, int]:
 
 
 def _ends(atom: str, follows: tuple[str, str, str]) -> bool:
-    """Whether a run of the atom ends in one place only, as no character fits both it and what must follow."""
+    """Whether a run of the atom can end in one place only: no character matches both it and the next atom."""
     after, often, _ = follows
     if not after:
-        return True  # nothing can fail any more
+        return True  # nothing follows that could fail
     if after in {")", "|", "^", r"\b", r"\B"} or after[0] == "(" or _times(often)[0] == 0:
         return False
     fits = [char for char in map(chr, range(33, 127)) if re.fullmatch(atom, char, re.IGNORECASE)]

@@ -70,7 +70,7 @@ async def host_rules(conn: Connection, *, names: Sequence[str]) -> list[DoorHost
 async def have_changed(
     conn: Connection, *, revisions: Mapping[int, int], settings_revision: int
 ) -> bool:
-    """Whether a host of these, or the door_settings, has have_changed since the revision given for its number."""
+    """Whether one of these hosts, or the general settings, changed since this revision."""
     ((is_changed,),) = await store.have_changed.tuples(
         conn,
         domain64s=list(revisions),

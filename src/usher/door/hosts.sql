@@ -1,15 +1,15 @@
 -- name: find
--- The hosts of these names that have a number.
+-- The registered hosts of these names.
 select id, domain64, name, next_fetch
 from work.hosts
 where name = any(%(names)s);
 
 -- name: lock_registry
--- Numbers are given by one at a time, so that they follow each other and nobody is counted twice.
+-- One transaction at a time registers hosts, so that numbers are consecutive and unique.
 select pg_advisory_xact_lock(%(lock)s);
 
 -- name: add_tlds
--- A code for each TLD seen for the first time, in order of sight, while the codes up to 126 last.
+-- Gives new TLDs a code in the order of the list, while the codes up to 126 last.
 with sighted as (
     select tld as name, min(position) as position
     from unnest(%(tlds)s::text[]) with ordinality as given (tld, position)
@@ -26,7 +26,7 @@ from numbered
 where code < 127;
 
 -- name: add_domains
--- A number for each domain seen for the first time; under 127 a domain's name holds its TLD too.
+-- Gives new domains a number; under TLD 127 the name of a domain includes its TLD.
 with sighted as (
     select
         coalesce(tld.code, 127) as tld,
@@ -54,7 +54,7 @@ from fresh
 join highest using (tld);
 
 -- name: add
--- A row for each host seen for the first time: the apex is subdomain 0, the others follow the highest so far.
+-- Registers new hosts: the apex is subdomain 0, the others follow the highest number.
 with given as (
     select
         given.name,
@@ -105,7 +105,7 @@ join highest using (tld, number)
 order by domain64;
 
 -- name: host_rules
--- What the doorkeeper must know of hosts to judge their URLs, with the revision that says when it is out of date.
+-- What the doorkeeper needs to judge the URLs of hosts, with the revision.
 select
     h.domain64, h.name, h.revision, h.policy, h.policy_reason, h.filters, h.scope, h.scope_ranges,
     coalesce(h.max_pages, settings.max_pages) as max_pages, coalesce(h.max_depth, settings.max_depth) as max_depth, h.pages,
@@ -116,12 +116,12 @@ cross join work.settings
 where h.name = any(%(names)s);
 
 -- name: door_settings
--- What holds for every host that does not say otherwise.
+-- The general settings of hosts.
 select revision, cadence, filters, max_pages, max_depth
 from work.settings;
 
 -- name: due
--- Open hosts whose time has come and that no crawl is open for, in order of their id, from one on.
+-- Open hosts that are due and have no open crawl, by id.
 select id, scheme, name
 from work.hosts
 where next_fetch <= %(now)s
@@ -132,7 +132,7 @@ order by id
 limit %(n)s;
 
 -- name: known_ranges
--- The code of each name's TLD and the number of its domain, null where there is none yet.
+-- The code of each name's TLD and the number of its domain, null if there is none yet.
 select tld.code as tld, d.number as domain
 from unnest(%(tlds)s::text[], %(domains)s::text[]) with ordinality as given (tld, domain, position)
 left join work.tld on tld.name = given.tld
@@ -142,7 +142,7 @@ left join work.domain d
 order by given.position;
 
 -- name: have_changed
--- Whether one of these hosts, or the house, is not as it was at the revision given.
+-- Whether one of these hosts, or the general settings, changed since this revision.
 select exists (
     select
     from unnest(%(domain64s)s::bigint[], %(revisions)s::int[]) as given (domain64, revision)

@@ -1,4 +1,4 @@
-"""Permissions to request hosts that are not public, stored with the host. Only the operator gives them."""
+"""The operator's permissions for private hosts, stored with the host."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class GrantedAccess:
 
 
 async def grant(conn: Connection, url: Url, permission: HostPermission) -> None:
-    """Register the URL's host if it is new, and let crawlers connect to it as the permission says."""
+    """Allow crawlers to connect to the host of this URL; registers the host if it is new."""
     now = await server_time(conn)
     await hosts.register(conn, names=[url.host], now=now, schemes={url.host: url.scheme})
     await store.allow_private.tuples(
@@ -38,10 +38,10 @@ async def grant(conn: Connection, url: Url, permission: HostPermission) -> None:
 
 
 async def revoke(conn: Connection, host: str) -> None:
-    """Take every permission of a host back."""
+    """Delete all permissions of a host."""
     await store.forbid_private.tuples(conn, host=host)
 
 
 async def of_host(conn: Connection, host: str) -> list[GrantedAccess]:
-    """Return the permissions of a host."""
+    """The permissions of a host."""
     return await store.private_access.rows(conn, GrantedAccess, host=host)

@@ -1,10 +1,11 @@
-"""Quick lines: connections to our own servers that leave HTTP behind, for questions that are asked all the time.
+"""RPC connections: connections to Usher's own servers that leave HTTP, for calls that are frequent.
 
-One begins as HTTP: `GET /lines` with `Upgrade: usher-lines/1`, answered by 101. From then on a question is a line `PATH
-LENGTH` and its body, an answer is a line `STATUS LENGTH` and its body, one after the other. A server that knows nothing
-of this is asked over HTTP.
+One starts as HTTP: `GET /lines` with `Upgrade: usher-lines/1`, answered by 101. From then on a request is a line `PATH
+LENGTH` and its body, and a response is a line `STATUS LENGTH` and its body, in turns. A server that does not know the
+protocol is called over HTTP.
 
-    status, body = await Quick("127.0.0.1", 8421, timeout=5).put("/stats", question, {"Host": "127.0.0.1:8421"}, until)
+    pool = RpcPool("127.0.0.1", 8421, timeout=5)
+    status, body = await pool.call("/stats", request, {"Host": "127.0.0.1:8421"}, until)
 """
 
 import asyncio
@@ -16,8 +17,8 @@ from typing import Final
 import httptools
 
 from usher.http.client.pool import (
-    IDLE,
-    MOST_BYTES,
+    MAX_IDLE_CONNECTIONS,
+    MAX_RESPONSE_BYTES,
     BrokenResponse,
     ClientConnection,
     ConnectionClosed,
@@ -25,123 +26,128 @@ from usher.http.client.pool import (
     request_bytes,
 )
 
-PATH: Final = "/lines"
-NAME: Final = "usher-lines/1"
-UPGRADE: Final = {"Connection": "Upgrade", "Upgrade": NAME}
-SWITCHED: Final = (
-    f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {NAME}\r\n\r\n".encode()
-)
-YES, SWITCHING = SWITCHED[:12], 101
-LONGEST_HEAD: Final = 200  # bytes before a body
-PLAIN_SECONDS: Final = 60.0  # after which a server that knew no quick lines may know them
+UPGRADE_PATH: Final = "/lines"
+PROTOCOL_NAME: Final = "usher-lines/1"
+UPGRADE_HEADERS: Final = {"Connection": "Upgrade", "Upgrade": PROTOCOL_NAME}
+UPGRADE_RESPONSE: Final = (
+    f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {PROTOCOL_NAME}\r\n\r\n"
+).encode()
+UPGRADE_STATUS_LINE: Final = UPGRADE_RESPONSE[:12]
+SWITCHING_PROTOCOLS: Final = 101
+MAX_HEAD_LINE_BYTES: Final = 200
+HTTP_ONLY_SECONDS: Final = 60.0  # until a server that refused the upgrade is asked again
 
 
 class RpcPool(HttpPool):
-    """The connections to one server: quick ones, and others."""
+    """The connections to one server: RPC connections, and HTTP connections as a fallback."""
 
     def __init__(
         self, host: str, port: int, *, timeout: float, name: str = "", hint: str = ""
     ) -> None:
         super().__init__(host, port, timeout=timeout, name=name, hint=hint)
-        self._quick: list[RpcConnection] = []
-        self._plain_until = 0.0
+        self._idle_rpc: list[RpcConnection] = []
+        self._http_only_until = 0.0
 
-    async def put(
+    async def call(
         self, path: str, body: bytes, headers: Mapping[str, str], until: float
     ) -> tuple[int, bytes]:
-        """The status and the answer; TimeoutError if it is not there by then, a moment of the loop's clock.
+        """The status and the body of the response; TimeoutError after `until`, a time of the loop's clock.
 
-        The headers go with each new connection.
+        The headers are sent with each new connection.
         """
-        question = b"%s %d\n%s" % (path.encode(), len(body), body)
+        request = b"%s %d\n%s" % (path.encode(), len(body), body)
         try:
-            while self._quick:
+            while self._idle_rpc:
                 with suppress(ConnectionClosed, ConnectionError):
-                    return await self._put_on(self._quick.pop(), question, until)
+                    return await self._call_on(self._idle_rpc.pop(), request, until)
             async with asyncio.timeout_at(until):
-                return await self._put_anew(path, body, headers, question)
+                return await self._call_on_new(path, body, headers, request)
         except TimeoutError:
             raise
         except (OSError, httptools.HttpParserError) as error:
-            raise self._away(str(error) or type(error).__name__) from error
+            raise self._unreachable(str(error) or type(error).__name__) from error
 
-    async def _put_on(
-        self, line: "RpcConnection", question: bytes, until: float
+    async def _call_on(
+        self, connection: "RpcConnection", request: bytes, until: float
     ) -> tuple[int, bytes]:
-        kept = False
+        is_reusable = False
         try:
-            answer = await line.say(question, until)
-            kept = len(self._quick) < IDLE
-            return answer
+            response = await connection.exchange(request, until)
+            is_reusable = len(self._idle_rpc) < MAX_IDLE_CONNECTIONS
+            return response
         finally:
-            if kept:
-                self._quick.append(line)
+            if is_reusable:
+                self._idle_rpc.append(connection)
             else:
-                line.close()
+                connection.close()
 
-    async def _put_anew(
-        self, path: str, body: bytes, headers: Mapping[str, str], question: bytes
+    async def _call_on_new(
+        self, path: str, body: bytes, headers: Mapping[str, str], request: bytes
     ) -> tuple[int, bytes]:
-        """Over a new line, or over HTTP if the server knows none."""
+        """Call over a new RPC connection, or over HTTP if the server refuses the upgrade."""
         loop = asyncio.get_running_loop()
-        if loop.time() >= self._plain_until:
-            _, line = await loop.create_connection(RpcConnection, self._host, self._port)
+        if loop.time() >= self._http_only_until:
+            _, connection = await loop.create_connection(RpcConnection, self._host, self._port)
+            upgrade = request_bytes("GET", UPGRADE_PATH, b"", {**headers, **UPGRADE_HEADERS})
             try:
-                is_open = await line.open(request_bytes("GET", PATH, b"", {**headers, **UPGRADE}))
+                is_upgraded = await connection.upgrade(upgrade)
             except BaseException:
-                line.close()
+                connection.close()
                 raise
-            if is_open:
-                return await self._put_on(line, question, math.inf)
-            line.close()
-            self._plain_until = loop.time() + PLAIN_SECONDS
-        told = await self.ask_untimed("POST", path, body, headers)
-        return told.status, told.body
+            if is_upgraded:
+                return await self._call_on(connection, request, math.inf)
+            connection.close()
+            self._http_only_until = loop.time() + HTTP_ONLY_SECONDS
+        response = await self.ask_untimed("POST", path, body, headers)
+        return response.status, response.body
 
     def close(self) -> None:
         super().close()
-        while self._quick:
-            self._quick.pop().close()
+        while self._idle_rpc:
+            self._idle_rpc.pop().close()
 
 
 class RpcConnection(ClientConnection[tuple[int, bytes]]):
-    """One quick line; until it is open, what is heard is HTTP."""
+    """One RPC connection; it receives HTTP until it is upgraded."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said = bytearray()
-        self._is_open = False
+        self._received = bytearray()
+        self._is_upgraded = False
 
-    async def open(self, upgrade: bytes) -> bool:
-        """Whether the server speaks as we do from now on."""
-        status, _ = await self.say(upgrade)
-        self._is_open = status == SWITCHING
-        return self._is_open
+    async def upgrade(self, request: bytes) -> bool:
+        """Whether the server accepts the upgrade."""
+        status, _ = await self.exchange(request)
+        self._is_upgraded = status == SWITCHING_PROTOCOLS
+        return self._is_upgraded
 
-    def hear(self, part: bytes) -> tuple[int, bytes] | None:
-        self._said += part
+    def receive(self, part: bytes) -> tuple[int, bytes] | None:
+        self._received += part
         try:
-            answer = self._read() if self._is_open else self._read_head()
+            response = self._parse() if self._is_upgraded else self._parse_upgrade()
         except ValueError:
-            raise BrokenResponse("the answer is none") from None
-        if answer is not None:
-            self._said.clear()
-        return answer
+            raise BrokenResponse("the response is malformed") from None
+        if response is not None:
+            self._received.clear()
+        return response
 
-    def _read(self) -> tuple[int, bytes] | None:
-        """An answer, once it is all there."""
-        end = self._said.find(b"\n", 0, LONGEST_HEAD)
+    def _parse(self) -> tuple[int, bytes] | None:
+        """The response, once it is complete."""
+        end = self._received.find(b"\n", 0, MAX_HEAD_LINE_BYTES)
         if end < 0:
-            if len(self._said) >= LONGEST_HEAD:
+            if len(self._received) >= MAX_HEAD_LINE_BYTES:
                 raise ValueError
             return None
-        status, length = map(int, self._said[:end].split(b" "))
-        if not 0 <= length <= MOST_BYTES or len(self._said) > end + 1 + length:
+        status, length = map(int, self._received[:end].split(b" "))
+        if not 0 <= length <= MAX_RESPONSE_BYTES or len(self._received) > end + 1 + length:
             raise ValueError
-        return (status, bytes(self._said[end + 1 :])) if len(self._said) > end + length else None
+        if len(self._received) <= end + length:
+            return None
+        return status, bytes(self._received[end + 1 :])
 
-    def _read_head(self) -> tuple[int, bytes] | None:
-        """What HTTP says to our wish; of a no nobody reads more."""
-        if self._said.startswith(YES):
-            return (SWITCHING, b"") if self._said.endswith(b"\r\n\r\n") else None
-        return (0, b"") if len(self._said) >= len(YES) else None
+    def _parse_upgrade(self) -> tuple[int, bytes] | None:
+        """The HTTP response to the upgrade; a refusal is not read to its end."""
+        if self._received.startswith(UPGRADE_STATUS_LINE):
+            is_complete = self._received.endswith(b"\r\n\r\n")
+            return (SWITCHING_PROTOCOLS, b"") if is_complete else None
+        return (0, b"") if len(self._received) >= len(UPGRADE_STATUS_LINE) else None

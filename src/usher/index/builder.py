@@ -129,7 +129,7 @@ class Builder:
     async def _has_disk_space(self) -> bool:
         """Whether the disk has space; tells MGMT when that changes."""
         problem = await asyncio.to_thread(disk_problem, self.store.directory)
-        await self.health.be(self.mgmt, problem)
+        await self.health.set_problem(self.mgmt, problem)
         return not problem
 
     # -- one chunk
@@ -217,7 +217,7 @@ class Builder:
                     claim.sha256,
                     size=claim.bytes,
                     ticket=await self.mgmt.ticket(claim.host),
-                    patience=DOWNLOAD_TIMEOUT_SECONDS,
+                    timeout_seconds=DOWNLOAD_TIMEOUT_SECONDS,
                 )
             except NotFound:
                 reason = f"The crawler {claim.host} no longer has the content of chunk {chunk}."

@@ -81,7 +81,7 @@ async def serve_files(
         health=health.health,
         options=guard_options(settings, options.host, insecure=options.insecure),
     ) as address:
-        host = options.host or options.bind.reached(address)
+        host = options.host or options.bind.public_host(address)
         store.directory /= directory_name(host)
         with lock_directory(store.directory):
             await asyncio.to_thread(remove_partial_files, store)

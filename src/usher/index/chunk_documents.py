@@ -6,6 +6,7 @@ A page may crash the process, so the worker reports the position of each page be
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -91,7 +92,7 @@ def build_chunk(job: BuildJob, report_position: Callable[[int], None]) -> BuiltC
             del documents[key]
             skipped["the index chunk is full"] += 1
     skipped["not reported as fetched"] += page_filter.textless
-    built = write_chunk(job, [one for every in documents.values() for one in every], +skipped)
+    built = write_chunk(job, list(chain.from_iterable(documents.values())), +skipped)
     return replace(built, foreign=page_filter.report)
 
 

@@ -72,11 +72,11 @@ class ChunkSources:
         """The chunks that are lost; each is returned once, and again if it stays lost for as long."""
         latest = now() - self.lost_seconds
         lost = [
-            number
-            for number, chunk in self._unavailable.items()
-            if chunk.tries >= LOST_TRIES and chunk.since <= latest
+            chunk
+            for chunk, state in self._unavailable.items()
+            if state.tries >= LOST_TRIES and state.since <= latest
         ]
-        return [self._unavailable.pop(number).report for number in lost]
+        return [self._unavailable.pop(chunk).report for chunk in lost]
 
     async def fetch(self, chunk: ServerChunk) -> bool:
         """Ensure that a chunk is in the store; True if it already was, Unreachable if no host has it."""
@@ -125,7 +125,7 @@ class ChunkSources:
             chunk.index_sha256,
             size=chunk.index_bytes,
             ticket=await self._ticket_for(host),
-            patience=DOWNLOAD_TIMEOUT_SECONDS,
+            timeout_seconds=DOWNLOAD_TIMEOUT_SECONDS,
         )
         self.store.remember_checksum(chunk.chunk_id, file)
 
@@ -152,7 +152,7 @@ async def download_index_chunk(
                 *(host, source.chunk_id, "index", path, source.sha256),
                 size=source.bytes,
                 ticket=await ticket_for(host),
-                patience=DOWNLOAD_TIMEOUT_SECONDS,
+                timeout_seconds=DOWNLOAD_TIMEOUT_SECONDS,
             )
         except DiskUnusable:
             raise

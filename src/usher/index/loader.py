@@ -75,7 +75,7 @@ class Loader:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await stop.wait()
-                limit = ERROR_SECONDS if self.health.trouble else IDLE_SECONDS[1]
+                limit = ERROR_SECONDS if self.health.problem else IDLE_SECONDS[1]
                 pause = min(2 * pause, limit)
         finally:
             await self._cancel_downloads()
@@ -95,14 +95,16 @@ class Loader:
             self._batch_size = 1
         except UsherError as error:
             log.warning("round_failed", error=error.message)
-        await self.health.be(self.mgmt, problem or (RELOADING if self.is_reloading else ""))
+        await self.health.set_problem(
+            self.mgmt, problem or (RELOADING if self.is_reloading else "")
+        )
         return changed
 
     async def _merge_segments(self) -> None:
         """Merge small segments once the index is quiet, and use the merged segments when they are ready."""
         quiet_seconds = asyncio.get_running_loop().time() - self._quiet_since
         with suppress(IndexWriteError):
-            if QUIET_SECONDS <= quiet_seconds < math.inf and not self.health.trouble:
+            if QUIET_SECONDS <= quiet_seconds < math.inf and not self.health.problem:
                 self._quiet_since = -math.inf
                 await self._write(self.engine.force_merge)
             await self._write(self.engine.refresh)

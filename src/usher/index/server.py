@@ -97,7 +97,7 @@ async def serve_queries(
             health=health.health,
             options=guard_options(settings, options.host, insecure=options.insecure),
         ) as address:
-            yield handlers, options.host or options.bind.reached(address)
+            yield handlers, options.host or options.bind.public_host(address)
     finally:
         await asyncio.to_thread(handlers.close)
 

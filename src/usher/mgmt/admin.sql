@@ -1,20 +1,20 @@
 -- name: unpark
--- Chunks that nobody could build, to be tried by all again; with no ids given, every one.
+-- Offers parked chunks to all builders again; every one if ids is null.
 update work.chunk
 set index_state = null, build_attempts = 0, reason = ''
 where index_state = 'parked' and (%(ids)s::bigint[] is null or id = any(%(ids)s))
 returning id;
 
 -- name: existing_chunks
--- Which of these chunks there are.
+-- Those of these chunks that exist.
 select id from work.chunk where id = any(%(ids)s);
 
 -- name: set_rows
--- How many rows there shall be.
+-- Sets the number of rows.
 update work.settings set "rows" = %(rows)s where "rows" <> %(rows)s returning "rows";
 
 -- name: chunks_only_beyond
--- Chunks that are loaded in rows beyond this one and in no other; one is enough to know.
+-- A chunk that is loaded only in rows beyond this one, if there is one.
 select p.chunk_id
 from work.placement p
 where p."row" > %(rows)s and p.state <> 'wanted' and p.released_at is null
@@ -25,5 +25,5 @@ where p."row" > %(rows)s and p.state <> 'wanted' and p.released_at is null
 limit 1;
 
 -- name: leave_rows
--- The index servers in rows beyond this one have none now.
+-- Takes the index servers out of rows beyond this one.
 update work.component set "row" = null where "row" > %(rows)s returning host;

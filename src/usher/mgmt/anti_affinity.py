@@ -1,8 +1,7 @@
-"""Apart: as many chunks as possible on machines that hold no other copy of them.
+"""Anti-affinity: gives as many chunks as possible to machines that have no other copy of them.
 
-Comes from `seating`: chunks, and how many of them each server of a row gives and takes; goes back as what every taker
-gets. Chunks that move are a greatest flow from givers over packs to takers, poured first and completed by chains of
-changes; new chunks are dealt by matching machines to rows.
+Chunks that move are a maximum flow from givers over groups of chunks to takers: a greedy pass first, then augmenting
+chains. New chunks are placed by a matching of machines to rows.
 """
 
 from collections import Counter
@@ -16,9 +15,9 @@ MIN_PORTIONS: Final = 32
 
 
 def scatter(name: int, turn: int) -> tuple[int, int]:
-    """Sorts equals in another order each turn.
+    """A sort key that puts equal items into another order each turn.
 
-    By id, chunks would go round all rows in step, and what a dead server held could be had from, and go to, only few.
+    Sorted by id, chunks would go round all rows in step: then only few servers could replace a dead one.
     """
     mixed = ((name * HASH_MULTIPLIER ^ turn) * HASH_MULTIPLIER) & WORD_MASK
     return ((mixed ^ mixed >> 32) * HASH_MULTIPLIER) & WORD_MASK, name
@@ -26,7 +25,7 @@ def scatter(name: int, turn: int) -> tuple[int, int]:
 
 @dataclass(eq=False, slots=True)
 class ChunkGroup:
-    """Chunks of one giver that may not go to the blocked machines, and would best go back to the holders."""
+    """Chunks of one giver that should avoid the blocked machines and preferably go back to their holders."""
 
     giver: int | None
     blocked: frozenset[str]
@@ -38,13 +37,13 @@ class ChunkGroup:
     def spare(self) -> int:
         return len(self.chunks) - self.sent.total()
 
-    def dealt(self) -> Iterator[tuple[int, int]]:
-        """Every chunk that goes, with its taker."""
+    def moves(self) -> Iterator[tuple[int, int]]:
+        """Every chunk that moves, with its taker."""
         return zip(self.chunks, self.sent.elements(), strict=False)
 
 
 class ReassignmentChain(NamedTuple):
-    """How one more chunk finds a place: packs and the takers they send to, last to first, and those they leave."""
+    """A chain that places one more chunk: groups and the takers they send to, last first, and those they leave."""
 
     sends: list[tuple[ChunkGroup, int]]
     leaves: list[tuple[ChunkGroup, int]]
@@ -52,16 +51,16 @@ class ReassignmentChain(NamedTuple):
 
 @dataclass(slots=True)
 class Assignment:
-    """The packs in order of preference, what givers must still give, the takers' machines and their room."""
+    """Groups in order of preference, what givers must still give, and the machines and room of takers."""
 
-    packs: Sequence[ChunkGroup]
+    groups: Sequence[ChunkGroup]
     give: dict[int | None, int]
     takers: Mapping[int, str]
     room: dict[int, int]
-    most: int = 0  # how many more may be sent at this stage
+    most: int = 0  # the number of chunks left to send at this stage
 
     def fill(self, more: Sequence[int], extra: int) -> None:
-        """Fill all room, and one place at so many of the `more`; together only what cannot be apart."""
+        """Fill all room and one more place at `extra` servers of `more`; share machines only if unavoidable."""
         self.most = sum(self.room.values())
         self.apart()
         left, self.most = self.most, extra
@@ -81,25 +80,25 @@ class Assignment:
             self.room[name] += 1
 
     def apart(self) -> None:
-        for pack in self.packs:
-            self.pour(pack, [name for name in sorted(pack.holders) if self.suits(pack, name)])
-        for pack in self.packs:
-            self.pour(pack, [name for name in self.takers if self.suits(pack, name)])
+        for group in self.groups:
+            self.pour(group, [name for name in sorted(group.holders) if self.suits(group, name)])
+        for group in self.groups:
+            self.pour(group, [name for name in self.takers if self.suits(group, name)])
         while self.most and (chain := self.chain()):
             self.change(chain)
 
     def together(self) -> None:
-        for pack in self.packs:
-            self.pour(pack, list(self.takers))
+        for group in self.groups:
+            self.pour(group, list(self.takers))
 
-    def suits(self, pack: ChunkGroup, name: int) -> bool:
-        return self.takers[name] not in pack.blocked
+    def suits(self, group: ChunkGroup, name: int) -> bool:
+        return self.takers[name] not in group.blocked
 
-    def pour(self, pack: ChunkGroup, names: Sequence[int]) -> None:
-        """Send what a pack can give to these takers, in proportion to their room."""
+    def pour(self, group: ChunkGroup, names: Sequence[int]) -> None:
+        """Send the chunks of a group to these takers, in proportion to their room."""
         space = sum(self.room[name] for name in names)
-        left = min(pack.spare, self.give[pack.giver], self.most, space)
-        self.give[pack.giver] -= left
+        left = min(group.spare, self.give[group.giver], self.most, space)
+        self.give[group.giver] -= left
         self.most -= left
         for name in sorted(names, key=lambda name: -self.room[name]):
             if not left:
@@ -107,55 +106,59 @@ class Assignment:
             free = self.room[name]
             count = -(-left * free // space)
             left, space = left - count, space - free
-            self.send(pack, name, count)
+            self.send(group, name, count)
 
-    def send(self, pack: ChunkGroup, name: int, count: int) -> None:
-        pack.sent[name] += count
+    def send(self, group: ChunkGroup, name: int, count: int) -> None:
+        group.sent[name] += count
         self.room[name] -= count
 
     def chain(self) -> ReassignmentChain | None:
-        """The shortest chain of changes that puts one more chunk apart, if there is any."""
-        queue = [pack for pack in self.packs if self.give[pack.giver] and pack.spare]
+        """The shortest chain that gives one more chunk a machine of its own, if there is one."""
+        queue = [group for group in self.groups if self.give[group.giver] and group.spare]
         came: dict[ChunkGroup, ChunkGroup | int | None] = dict.fromkeys(queue)
-        givers = {pack.giver for pack in queue}
+        givers = {group.giver for group in queue}
         reached: dict[int, ChunkGroup] = {}
-        for pack in queue:
+        for group in queue:
             for name in self.takers:
-                if name in reached or not self.suits(pack, name):
+                if name in reached or not self.suits(group, name):
                     continue
-                reached[name] = pack
+                reached[name] = group
                 if self.room[name]:
                     return _chain(name, reached, came)
-                queue += _add_unvisited((one for one in self.packs if one.sent[name]), name, came)
-            if pack.giver not in givers:  # it keeps this one, and may give another instead
-                givers.add(pack.giver)
-                others = (one for one in self.packs if one.giver == pack.giver and one.spare)
-                queue += _add_unvisited(others, pack, came)
+                queue += _add_unvisited(
+                    (other for other in self.groups if other.sent[name]), name, came
+                )
+            if group.giver not in givers:  # the giver may give another group instead
+                givers.add(group.giver)
+                others = (
+                    other for other in self.groups if other.giver == group.giver and other.spare
+                )
+                queue += _add_unvisited(others, group, came)
         return None
 
     def change(self, chain: ReassignmentChain) -> None:
         giver = chain.sends[-1][0].giver
-        leaving = {pack for pack, _ in chain.leaves}
-        spare = [pack.spare for pack, _ in chain.sends if pack not in leaving]
-        sent = [pack.sent[name] for pack, name in chain.leaves]
+        leaving = {group for group, _ in chain.leaves}
+        spare = [group.spare for group, _ in chain.sends if group not in leaving]
+        sent = [group.sent[name] for group, name in chain.leaves]
         count = min(self.most, self.give[giver], self.room[chain.sends[0][1]], *spare, *sent)
         self.give[giver] -= count
         self.most -= count
-        for pack, name in chain.sends:
-            self.send(pack, name, count)
-        for pack, name in chain.leaves:
-            self.send(pack, name, -count)
+        for group, name in chain.sends:
+            self.send(group, name, count)
+        for group, name in chain.leaves:
+            self.send(group, name, -count)
 
 
 def _add_unvisited(
-    packs: Iterator[ChunkGroup],
+    groups: Iterator[ChunkGroup],
     link: ChunkGroup | int,
     came: dict[ChunkGroup, ChunkGroup | int | None],
 ) -> list[ChunkGroup]:
-    """Those not met before, which are now."""
-    found = [pack for pack in packs if pack not in came]
-    came.update(dict.fromkeys(found, link))
-    return found
+    """Mark the groups that were not visited before, and return them."""
+    new = [group for group in groups if group not in came]
+    came.update(dict.fromkeys(new, link))
+    return new
 
 
 def _chain(
@@ -164,14 +167,14 @@ def _chain(
     chain = ReassignmentChain([], [])
     name: int | None = end
     while name is not None:
-        pack = reached[name]
-        chain.sends.append((pack, name))
-        before = came[pack]
+        group = reached[name]
+        chain.sends.append((group, name))
+        before = came[group]
         if isinstance(before, ChunkGroup):
-            pack, before = before, came[before]
+            group, before = before, came[before]
         name = before if isinstance(before, int) else None
         if name is not None:
-            chain.leaves.append((pack, name))
+            chain.leaves.append((group, name))
     return chain
 
 
@@ -181,15 +184,15 @@ def deal_new_chunks(
     where: Mapping[int, str],
     turn: int,
 ) -> Iterator[tuple[int, list[int]]]:
-    """How many new chunks sit on which servers, one of every row, until all are seated; the rooms are used up.
+    """Yield how many new chunks go to which servers, one of every row, until all are placed; uses up the rooms.
 
-    The first of a row's rooms is filled before the next. The machine with most places left goes first: one that has
-    more of them than there are chunks left gets some chunk twice.
+    Fills the first room of a row before the next. The machine with most places left goes first: one with more places
+    than chunks left would get a chunk twice.
     """
     while count and rooms:
         room = {row: next(filter(None, stages)) for row, stages in rooms.items()}
         names = _server_of_each_row(room, where, turn + count)
-        # Few go the same way. With more than one in rows + 1, a machine left out could then have too many places.
+        # Small portions: with more than one in rows + 1, a machine that was left out could have too many places.
         size = count // max(MIN_PORTIONS, len(rooms) + 1)
         size = max(1, min(size, *(room[row][name] for row, name in names.items())))
         yield size, list(names.values())
@@ -203,12 +206,12 @@ def deal_new_chunks(
 def _server_of_each_row(
     room: Mapping[int, Mapping[int, int]], where: Mapping[int, str], turn: int
 ) -> dict[int, int]:
-    """A server of every row for one chunk, by row."""
+    """Choose a server of every row for one chunk."""
     left = Counter[str]()
     places: dict[str, dict[int, int]] = {}
     for row in sorted(room, key=lambda row: scatter(row, turn)):
         names = sorted(room[row], key=lambda name: scatter(name, turn))
-        # Of several servers on one machine, the one with most room is last and stays.
+        # Of several servers on one machine, the one with most room comes last and replaces the others.
         for name in sorted(names, key=room[row].__getitem__):
             left[where[name]] += room[row][name]
             places.setdefault(where[name], {})[row] = name
@@ -222,7 +225,7 @@ def _server_of_each_row(
 def _match_machines(
     places: Mapping[str, Mapping[int, int]], left: Mapping[str, int]
 ) -> dict[int, str]:
-    """A machine of its own for as many rows as possible, the fullest machines first (Kuhn's matching)."""
+    """Give as many rows as possible a machine of their own, machines with most places first (Kuhn's algorithm)."""
     met: dict[int, str] = {}
 
     def place(machine: str, tried: set[int]) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.errors import Conflict, NotAllowed
-from usher.mgmt.component_names import IDENTITY_HINT, ComponentType, host_of, type_of
+from usher.mgmt.component_names import IDENTITY_HINT, ComponentType
 from usher.mgmt.components import ComponentRecord, NewEvent, add_events, join_row, of_id
 from usher.mgmt.placement_rules import machine
 
@@ -40,22 +40,6 @@ class CallerIdentity:
 
     def is_other_role(self, component: ComponentRecord) -> bool:
         return self.role is not None and component.type not in (None, self.role)
-
-
-async def identify_by_host(
-    conn: Connection,
-    *,
-    host: str,
-    type: str | None = None,  # noqa: A002 - the name of the column, as the callers have it
-    row: int | None = None,
-    token_id: int | None = None,
-    is_trusted: bool = False,
-    now: datetime,
-) -> ComponentRecord:
-    """Identify a component that names itself by this host; see `identify`."""
-    roles = () if type is None else (type_of(type),)
-    caller = CallerIdentity(host_of(host), roles, token_id=token_id, is_trusted=is_trusted)
-    return await identify(conn, caller, row=row, now=now)
 
 
 async def identify(

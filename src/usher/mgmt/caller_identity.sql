@@ -1,7 +1,7 @@
 -- name: recognise
--- The component of a host that plays one of these roles, the first of them if it plays several; else the one whose role
--- is not known yet, else the only one there. It is seen now. Written once a second at most, and never waited for: calls
--- of one component must not stand in line for its row.
+-- The component of a host with one of these roles, the first in their order; else the one whose type is not known yet, else the
+-- only one. Records that it was seen, at most once a second and without waiting for a lock: calls of one component must not
+-- queue for its row.
 with mine as (
     select c.id
     from work.component c
@@ -38,11 +38,11 @@ where c.id = (select id from mine);
 select type from work.component where host = %(host)s order by type;
 
 -- name: lock_host
--- One call at a time registers or learns roles at a host.
+-- One transaction at a time registers components of a host or learns their types.
 select pg_advisory_xact_lock(%(lock)s::integer, hashtext(%(host)s));
 
 -- name: other_good_tokens
--- Components of a host whose token still lets them in, other than this token.
+-- Components of a host with a valid token other than this one.
 select c.id
 from work.component c
 join work.token t on t.id = c.token_id
@@ -50,17 +50,17 @@ where c.host = %(host)s and t.id is distinct from %(token)s::bigint and t.revoke
     and (t.expires_at is null or t.expires_at > now());
 
 -- name: register
--- A component whose role is not known yet. Call `lock_host` first.
+-- Registers a component whose type is not known yet. Call `lock_host` first.
 insert into work.component (host, machine, state_since, health_since, seen_at, called_at, registered_at)
 values (%(host)s, %(machine)s, %(now)s, %(now)s, %(now)s, %(now)s, %(now)s)
 returning id;
 
 -- name: learn_type
--- A component's type, learned once.
+-- Sets the type of a component, once.
 update work.component set type = %(type)s where id = %(id)s and type is null returning id;
 
 -- name: bind_token
--- A component's token: its first, or a new one when the old has been revoked or has expired.
+-- Sets the token of a component: the first one, or a new one after the old was revoked or expired.
 update work.component c
 set token_id = %(token)s
 where c.id = %(id)s

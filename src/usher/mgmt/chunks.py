@@ -17,7 +17,7 @@ from usher.db.statements import array, load_statements
 from usher.door.guestbook import FetchReport, SettledPage, report_columns
 from usher.messages.crawler import PrivateAccess
 from usher.mgmt import compaction_merge, page_versions, placements
-from usher.urls import Url, url_text
+from usher.urls import url_text
 
 store = load_statements(__file__)
 MAX_CRAWL_ATTEMPTS: Final = 3  # of a page that is lost with its crawler each time
@@ -105,16 +105,6 @@ class Chunk:
     builder_id: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PageLocation:
-    """The state of a page, and its chunk."""
-
-    domain64: int
-    path: str
-    chunk_id: int | None
-    state: str
-
-
 async def claim_links(
     conn: Connection, crawler: int, ask: PageClaim, *, now: datetime
 ) -> ClaimedChunk | None:
@@ -198,11 +188,6 @@ async def lock_chunk(
 ) -> bool:
     """Renew the lease of a chunk and lock it until the transaction ends; returns False if the crawler lost it."""
     return chunk in await renew(conn, crawler, [chunk], lease=lease, now=now)
-
-
-async def find_page(conn: Connection, url: Url) -> PageLocation | None:
-    """The page with this URL, in any state."""
-    return await store.find_page.row(conn, PageLocation, host=url.host, path=url.path)
 
 
 async def report(

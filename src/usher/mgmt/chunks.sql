@@ -1,6 +1,6 @@
 -- name: claim_links
--- A new chunk of pages for each of these crawlers, or more for one it has; nothing if fewer wait than asked for and none
--- long enough. The answers of the first crawler come first.
+-- Creates a chunk for each of these crawlers, or adds pages to one chunk; returns nothing for a crawler if fewer pages wait
+-- than it wants, and none of them long enough. The pages of the first crawler come first.
 select
     c.turn, c.chunk_id, c.id, c.host, c.scheme, c.path, p.port, p.addresses, c.etag, c.last_modified, c.crawl_delay,
     c.text64, c.depth
@@ -20,15 +20,8 @@ where crawler_id = %(crawler)s and state = 'crawling' and lease_until > %(now)s
 order by id
 limit 2;
 
--- name: find_page
--- The page of that address, if it is in the chunk (or in any, if none is named) and being crawled.
-select g.domain64, g.path, g.chunk_id, g.state
-from work.guestbook g
-join work.hosts h on h.domain64 = g.domain64
-where h.name = %(host)s and g.path = %(path)s;
-
 -- name: report
--- What became of pages of held chunks, and all that follows from it.
+-- Records the results of pages of leased chunks, and all that follows.
 select domain64, path, state, next_fetch, id, before, after, waits
 from work.report(
     domain64s => %(domain64)s, paths => %(path)s, results => %(result)s, chunk_ids => %(chunk_id)s, statuses => %(status)s,
@@ -38,7 +31,8 @@ from work.report(
 );
 
 -- name: finish_crawl
--- The crawler has the chunk's content on its disk, and says what became of pages; nothing unless the chunk is its own.
+-- Records that the crawler has the content of the chunk on its disk, with its last reports; returns nothing unless the crawler
+-- has a lease on the chunk.
 select reported, unreported
 from work.finish_crawl(
     crawler => %(crawler)s, chunk => %(chunk)s, sha256 => %(sha256)s, bytes => %(bytes)s, back => %(back)s,
@@ -50,8 +44,8 @@ from work.finish_crawl(
 where reported is not null;
 
 -- name: fail_crawls
--- Chunks whose content will not come: the pages that were being crawled wait again, and those that were lost too often are
--- errors. Only chunks in the expected state change: those being crawled, or crawled ones that are not built.
+-- Marks chunks as lost. Their pages that were being crawled are pending again, or failed if they were lost too often. Changes
+-- only chunks in the expected state: those being crawled, or crawled ones that are not built.
 with lost as (
     update work.chunk k
     set state = 'error', lease_until = null, reason = %(why)s, index_state = null, build_lease_until = null
@@ -77,7 +71,7 @@ with lost as (
 select lost.id from lost cross join woken;
 
 -- name: release_hosts
--- The hosts that chunks held alone rest once more and are free.
+-- Releases the hosts that chunks hold; each rests once more.
 select work.release_hosts(%(chunks)s::bigint[], %(now)s);
 
 -- name: expired_crawls
@@ -88,7 +82,7 @@ order by lease_until limit %(n)s
 for update skip locked;
 
 -- name: expired_builds
--- Builds whose lease has ended are offered again, and counted.
+-- Offers builds whose lease has ended again, up to a limit.
 update work.chunk
 set index_state = case when build_attempts < %(most)s then null else 'parked' end, build_lease_until = null,
     reason = 'the builder''s lease ended'
@@ -101,8 +95,8 @@ where id in (
 returning id;
 
 -- name: renew
--- Signs of life for chunks that a component crawls or builds; gives those that are still its own, and locks them until the
--- transaction ends. Hosts that a chunk holds stay with it as long.
+-- Renews the leases of chunks that a component crawls or builds, and of the hosts that they hold; returns the chunks that it
+-- still has, and locks them until the transaction ends.
 with mine as (
     update work.chunk
     set lease_until = case
@@ -129,7 +123,7 @@ with mine as (
 select id from mine;
 
 -- name: leases_half_over
--- The chunks that a component claimed lately and crawls or builds, whose lease ends soon.
+-- Chunks that a component claimed recently and crawls or builds, whose lease ends soon.
 select id from work.chunk
 where crawler_id = %(component)s and state = 'crawling' and lease_until > %(now)s and lease_until <= %(half)s
     and claimed_at > %(earliest_claim)s
@@ -139,15 +133,15 @@ where builder_id = %(component)s and index_state = 'building' and build_lease_un
     and build_lease_until <= %(half)s and build_claimed_at > %(earliest_claim)s;
 
 -- name: crawls_of
--- The crawls of a crawler that are under way.
+-- The open crawls of a crawler.
 select id from work.chunk
 where crawler_id = %(crawler)s and propagated_at is null and state = 'crawling'
 order by id limit %(n)s
 for update skip locked;
 
 -- name: claim_builds
--- Chunks to build, each for one builder; one that failed with this builder is left to others if there are any. Those that
--- are made of others have no crawler, and are for builders that ask for them.
+-- Gives chunks to a builder; one that failed with this builder is left to others if there are any. Chunks that compaction made
+-- have no crawler; only builders that ask for them get them.
 with mine as (
     select k.id
     from work.chunk k
@@ -166,14 +160,14 @@ where k.id = mine.id
 returning k.id as chunk_id, (select c.host from work.component c where c.id = k.crawler_id) as host, k.sha256, k.bytes;
 
 -- name: finish_build
--- The index of a chunk is built and on the builder's disk.
+-- Records that the index of a chunk is on the builder's disk.
 update work.chunk
 set index_state = 'built', built_at = %(now)s, build_lease_until = null, index_sha256 = %(sha256)s, index_bytes = %(bytes)s
 where id = %(chunk)s and builder_id = %(builder)s and index_state = 'building'
 returning crawler_id is null as is_merged;
 
 -- name: fail_build
--- It could not be built: another builder may try, up to a limit.
+-- Records a failed build: another builder may try, up to a limit.
 update work.chunk
 set index_state = case when build_attempts < %(most)s then null else 'parked' end, build_lease_until = null,
     reason = %(why)s
@@ -181,7 +175,7 @@ where id = %(chunk)s and builder_id = %(builder)s and index_state = 'building'
 returning coalesce(index_state, 'error') as state;
 
 -- name: rebuild
--- Built chunks whose index is lost, because no server has loaded it and its builder is gone.
+-- Has chunks built again whose index was lost with the builder before a server loaded it.
 update work.chunk k
 set index_state = null, built_at = null, reason = %(why)s
 where k.builder_id = %(builder)s and k.index_state = 'built' and k.propagated_at is null
@@ -191,8 +185,8 @@ where k.builder_id = %(builder)s and k.index_state = 'built' and k.propagated_at
 returning k.id;
 
 -- name: content_of
--- Crawled chunks of a crawler that are not built yet: their content is nowhere else. One that changes at this moment is left
--- for the next time: it may be built by then.
+-- Crawled chunks that are not built yet, so that only their crawler has the content. Skips locked ones: they may be built next
+-- time.
 select id from work.chunk
 where crawler_id = %(crawler)s and propagated_at is null and state = 'crawled' and index_state is distinct from 'built'
 order by id
@@ -200,7 +194,7 @@ limit %(n)s
 for update skip locked;
 
 -- name: show
--- One chunk with all that is known of it.
+-- The row of a chunk.
 select
     k.id, k.state, c.host as crawler, k.claimed_at, k.lease_until, k.crawled_at, k.bytes, k.sha256, k.index_state,
     b.host as builder, k.build_lease_until, k.build_attempts, k.built_at, k.index_bytes, k.index_sha256, k.reason,
@@ -211,7 +205,7 @@ left join work.component b on b.id = k.builder_id
 where k.id = %(chunk)s;
 
 -- name: unpropagated
--- What a crawler or builder must still keep, in order.
+-- The chunks whose files a crawler or builder must keep.
 select k.id
 from work.chunk k
 where k.id > %(after)s and k.propagated_at is null
@@ -220,8 +214,8 @@ order by k.id
 limit %(n)s;
 
 -- name: rest_hosts
--- Hosts that refused us or could not be reached rest, for everyone, and their groups with them. A host that a chunk holds
--- rests on when the chunk ends.
+-- Lets hosts rest that refused a request or did not answer, for all crawlers, and their groups too. A host that a chunk holds
+-- rests after the chunk has ended.
 with given as (
     select domain64, max(why) as why, max(rest) as rest
     from unnest(%(domain64s)s::bigint[], %(whys)s::text[], %(rests)s::interval[]) as g (domain64, why, rest)
@@ -252,7 +246,7 @@ with given as (
 select domain64, ready_at from slowed;
 
 -- name: clear_troubles
--- Hosts that answer again after a quiet while begin anew.
+-- Resets the troubles of hosts that answer again after a while.
 update work.hosts
 set troubles = 0, trouble = '', trouble_at = null
 where domain64 = any(%(domain64s)s) and troubles > 0 and trouble_at < %(now)s::timestamptz - interval '10 minutes';

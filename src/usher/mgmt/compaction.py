@@ -66,7 +66,7 @@ class CompactionResult:
 async def compact(
     conn: Connection, *, now: datetime, n: int = CANDIDATES_PER_ROUND, by_hand: bool = False
 ) -> CompactionResult:
-    """Make candidate round; `by_hand` includes candidates that are not due and chunks that were propagated recently."""
+    """Make one round; `by_hand` includes candidates that are not due and chunks that were propagated recently."""
     await store.compact_alone.tuples(conn, lock=COMPACTION_LOCK)
     # All writers of placements take this lock before they lock chunks, pages or candidates.
     await placements.plan_alone(conn)

@@ -1,9 +1,9 @@
 -- name: compact_alone
--- One at a time begins to make chunks of others.
+-- One transaction at a time compacts.
 select pg_advisory_xact_lock(%(lock)s);
 
 -- name: close_merges
--- Chunks that are made of others and that every row has now; what they are made of is looked at again.
+-- Closes merges whose chunk every row has now; their sources are checked again.
 with done as (
     update work.chunk_source m
     set open = false
@@ -18,8 +18,8 @@ with done as (
 select distinct chunk_id from done;
 
 -- name: give_up_merges
--- Chunks that nobody could make, or nobody wanted to: what they are to be made of is free. One that was made and lost
--- waits for people, like all that are parked: its pages know no other chunk.
+-- Gives up merges that no builder could or did build: their sources are free again. A merged chunk that was built and lost
+-- stays parked for the operator, because its pages are in no other chunk.
 with vain as (
     update work.chunk k
     set state = 'error', index_state = null,
@@ -42,8 +42,8 @@ with vain as (
 select id, reason from vain;
 
 -- name: check_candidates
--- Chunks that are due to be looked at: how far they are, how many pages they had, how many are alive in them, of how many
--- nobody knows, and whether nobody needs the chunk any more.
+-- The candidates that are due: their state, how many pages they had, how many are left, how many may have a text that was not
+-- reported, and whether the chunk is obsolete.
 with due as (
     select chunk_id, pages from work.compaction_candidate where check_at <= %(due)s order by check_at limit %(n)s for update skip locked
 )
@@ -71,18 +71,18 @@ cross join lateral (
 ) pages;
 
 -- name: schedule_checks
--- When to look at these again, and how much is left of those with little.
+-- Stores when to check candidates again, and how many pages are left in sparse ones.
 update work.compaction_candidate t
 set check_at = g.check_at, alive = g.alive
 from unnest(%(chunks)s::bigint[], %(check_ats)s::timestamptz[], %(alive)s::integer[]) as g (chunk_id, check_at, alive)
 where t.chunk_id = g.chunk_id;
 
 -- name: forget_candidates
--- There is nothing more to see of these.
+-- Deletes candidates.
 delete from work.compaction_candidate where chunk_id = any(%(chunks)s);
 
 -- name: retire_chunks
--- Chunks that nobody needs leave: servers are told to drop them, and what was written down for them is forgotten.
+-- Retires obsolete chunks: servers are told to drop them, and their other rows are deleted.
 with over as (
     update work.chunk k
     set index_state = 'retired'
@@ -108,12 +108,11 @@ with over as (
 select id from over order by id;
 
 -- name: count_open_merges
--- How many chunks are being made of others.
+-- The number of open merges.
 select count(distinct chunk_id) as number from work.chunk_source where open;
 
 -- name: sparse_chunks
--- Chunks of which little is left, the oldest first, with the pages that are alive in them, and how often it was tried in
--- vain to make another of them.
+-- Chunks with few pages left, the oldest first, with these pages and the number of failed merges.
 select
     t.chunk_id, pages.ids,
     (
@@ -142,7 +141,7 @@ where pages.ids is not null
 order by t.chunk_id;
 
 -- name: begin_merge
--- A chunk that is to be made of others: of each the pages that are named.
+-- Creates a chunk of pages of other chunks.
 with new as (
     insert into work.chunk (state, claimed_at, crawled_at) values ('crawled', %(now)s, %(now)s) returning id
 ), given as (

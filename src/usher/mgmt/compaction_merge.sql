@@ -1,5 +1,5 @@
 -- name: note_if_sparse
--- A chunk that was built, if few of its pages have a text in it.
+-- Makes a built chunk a candidate if few of its pages have a text in it.
 with mine as (
     select count(*) as pages, count(*) filter (where g.indexed_in = %(chunk)s or work.may_hold_unreported_text(g)) as alive
     from (select * from work.guestbook where chunk_id = %(chunk)s offset 0) g
@@ -9,8 +9,8 @@ select %(chunk)s, %(now)s, pages from mine where alive <= %(share)s * pages
 on conflict (chunk_id) do update set pages = excluded.pages;
 
 -- name: assign_pages
--- What is still alive of the pages that these chunks are to be made of; of one that was built before and lost, also what
--- moved into it.
+-- Stores which pages of the sources are still there; for a chunk that was built before and lost, also the pages that moved into
+-- it.
 update work.chunk_source m
 set given = coalesce(
     (
@@ -24,7 +24,7 @@ set given = coalesce(
 where m.chunk_id = any(%(chunks)s);
 
 -- name: manifest
--- Of which chunks these are to be made, which servers have the files, and which pages to take, by their address.
+-- The sources of these chunks, the servers that have their files, and the keys of the pages to take.
 select m.chunk_id, m.source_id, k.index_sha256, k.index_bytes, peers.hosts, pages.keys
 from work.chunk_source m
 join work.chunk k on k.id = m.source_id
@@ -45,8 +45,8 @@ where m.chunk_id = any(%(chunks)s) and m.given <> '{}'
 order by m.chunk_id, m.source_id;
 
 -- name: lock_pages
--- The pages that a chunk was to be made of, where their text is now, and whether the builder was told to take them;
--- nobody settles them until the transaction ends.
+-- The pages of the sources of a chunk, the chunk that has their text now, and whether the builder was told to take them; locks
+-- them until the transaction ends.
 select m.source_id, g.id, g.indexed_in, g.id = any(m.given) as given
 from (
     select source_id, given, unnest(pages) as page_id from work.chunk_source where chunk_id = %(chunk)s order by page_id
@@ -56,11 +56,11 @@ cross join lateral (
 ) g;
 
 -- name: move_pages
--- The text of these pages is in this chunk now.
+-- Records that the text of these pages is in this chunk.
 update work.guestbook set indexed_in = %(chunk)s where id = any(%(pages)s);
 
 -- name: copy_verdicts
--- Pages that disappeared while their chunk was made: whether they may go is known of where they were.
+-- Copies the verdicts about pages that disappeared while their chunk was made.
 update work.stale_copy o
 set ready = s.ready, held = s.held
 from unnest(%(sources)s::bigint[], %(pages)s::bigint[]) as t (source_id, page_id)

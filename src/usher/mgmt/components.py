@@ -231,7 +231,7 @@ async def record_health(
     records: Sequence[tuple[int, HealthRecord]],
     events: Iterable[tuple[int, Transition]],
 ) -> set[int]:
-    """Store what the watchdog rows; returns the components that had no newer record."""
+    """Store what the watchdog found; returns the components that had no newer record."""
     rows = await store.record_health.tuples(
         conn,
         ids=[id_ for id_, _ in records],

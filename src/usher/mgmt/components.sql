@@ -16,11 +16,12 @@ from work.component
 where id = %(id)s;
 
 -- name: known_hosts
--- Those of the hosts that are components.
+-- Those of the hosts that have a component.
 select host from work.component where host = any(%(hosts)s);
 
 -- name: list_components
--- Components by host, of one type or all; all of the last host, so that the next page begins with another one.
+-- Components by host, of one type or all; always all components of the last host, so that the next page begins with another
+-- host.
 select
     id, host, type, state, state_reason, health, health_since, health_reason, misses, down, seen_at, registered_at,
     "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases
@@ -31,19 +32,19 @@ order by host
 fetch first (coalesce(%(n)s::bigint, 9223372036854775807)) rows with ties;
 
 -- name: lock_rows
--- Rows are given by one at a time, so that two servers that come at once do not both take the shortest.
+-- One transaction at a time assigns rows, so that two new servers do not both take the shortest.
 select pg_advisory_xact_lock(%(lock)s);
 
 -- name: row_count
--- How many rows there are.
+-- The number of rows.
 select "rows" from work.settings;
 
 -- name: join_row
--- An index server's row.
+-- Sets the row of an index server.
 update work.component set "row" = %(row)s where id = %(id)s and type = 'index-server';
 
 -- name: declare
--- What a component says of itself; gives the state before, and nothing if nothing is new.
+-- Stores the declared state of a component; returns the state before, or nothing if nothing changed.
 with was as (
     select id, state from work.component where id = %(id)s for no key update
 )
@@ -59,13 +60,13 @@ where c.id = was.id
 returning was.state;
 
 -- name: drain
--- An index server gives its chunks away, or takes some again.
+-- Sets whether an index server gives its chunks away.
 update work.component set draining = %(draining)s
 where id = %(id)s and type = 'index-server' and draining <> %(draining)s
 returning id;
 
 -- name: record_health
--- What the watchdog found; what another one found later is kept.
+-- Stores what the watchdog found, unless another one found something later.
 update work.component c
 set health = given.health,
     health_since = given.since,
@@ -82,7 +83,7 @@ where c.id = given.id and c.health_since <= given.since
 returning c.id;
 
 -- name: add_events
--- What happened, in words.
+-- Stores events.
 insert into work.event (at, component_id, chunk_id, kind, before, after, reason)
 select at, component_id, chunk_id, kind, before, after, reason
 from unnest(
@@ -91,7 +92,7 @@ from unnest(
 ) as given (at, component_id, chunk_id, kind, before, after, reason);
 
 -- name: events
--- What happened lately, the last first.
+-- The latest events.
 select e.id, e.at, e.component_id, c.host, e.chunk_id, e.kind, e.before, e.after, e.reason
 from work.event e
 left join work.component c on c.id = e.component_id
@@ -100,7 +101,7 @@ order by e.id desc
 limit %(n)s;
 
 -- name: events_of
--- What happened to one component lately, the last first.
+-- The latest events of one component.
 select e.id, e.at, e.component_id, c.host, e.chunk_id, e.kind, e.before, e.after, e.reason
 from work.event e
 join work.component c on c.id = e.component_id
@@ -109,5 +110,5 @@ order by e.component_id desc, e.id desc
 limit %(n)s;
 
 -- name: set_renews_leases
--- A component that names its chunks to POST /v1/lease.
+-- Marks a component that names its chunks to POST /v1/lease.
 update work.component set renews_leases = true where id = %(id)s and not renews_leases;

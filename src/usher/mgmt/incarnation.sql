@@ -1,16 +1,16 @@
 -- name: current
--- The incarnation of the database, and the last chunk id that it issued.
+-- The incarnation of the database, and the last chunk id.
 select i.id::text, s.last_value as last_chunk
 from work.incarnation i
 cross join work.chunk_id_seq s;
 
 -- name: begin
--- A new incarnation.
+-- Starts a new incarnation.
 select work.begin_incarnation(%(reason)s)::text;
 
 -- name: settle
--- Chunks (of these, or of all) that need no attention after a restore any more: every row has them, or no page waits to
--- be crawled because its only copy is lost. Such a page has no text anywhere, or one that some row has not loaded yet.
+-- Removes chunks, of these or all, that need no attention after a restore any more: every row has them, or no page waits to be
+-- crawled because its only copy was lost. Such a page has no text anywhere, or one that some row has not loaded yet.
 delete from work.unrestored u
 using work.chunk k, work.settings h
 where k.id = u.chunk_id
@@ -41,6 +41,6 @@ where k.id = u.chunk_id
     end;
 
 -- name: unrestored
--- How many chunks are not searchable again, since when, and what was restored.
+-- How many chunks are not searchable again, since when, and why.
 select i.since, i.reason, (select count(*) from work.unrestored) as chunks
 from work.incarnation i;

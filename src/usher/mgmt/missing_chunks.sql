@@ -1,8 +1,7 @@
 -- name: lose_indexes
--- Built chunks that a server is to load, and that no server has or will bring back: built again, up to a limit. One that
--- every row had begins anew; if it was made of others, those are gone by now, and its pages are crawled again, which
--- begins with its being parked. A builder that does not answer may still have what some row lacks: the watchdog sees to
--- that. What every row had it needed to keep no longer, so it is enough that it is gone.
+-- Built chunks that a server must load, and that no server has or will bring back: built again, up to a limit. A chunk that
+-- every row had starts with new attempts; if compaction made it, its sources are gone, so it is parked first and its pages are
+-- crawled again. A builder that does not answer may still have a chunk that some row lacks: the watchdog handles that.
 update work.chunk k
 set index_state = case when lost.next = 'build' then null else 'parked' end,
     build_attempts = case when lost.had then 0 else k.build_attempts end,
@@ -31,7 +30,7 @@ where k.id = lost.id and k.index_state = 'built'
 returning k.id, lost.next;
 
 -- name: crawl_again
--- Parked chunks that no server has or will bring back are lost.
+-- Marks parked chunks as lost that no server has or will bring back.
 update work.chunk k
 set state = 'error', index_state = null
 where k.id = any(%(chunks)s) and k.index_state = 'parked'

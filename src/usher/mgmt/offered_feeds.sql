@@ -1,5 +1,5 @@
 -- name: add_offers
--- Feeds that a page of a host offers: new ones as far as the host has room for them, known ones are seen again.
+-- Stores the feeds that a page of a host links to: new ones up to the limit of the host, known ones are seen again.
 with host as (
     select domain64 from work.hosts where name = %(host)s
 ), given as (
@@ -23,7 +23,7 @@ on conflict do nothing
 returning url;
 
 -- name: list_offers
--- Feeds that pages offer, by host and URL, a page at a time.
+-- Offered feeds by host and URL, a page at a time.
 select h.name as host, o.url, o.found_at, o.seen_at
 from work.feed_offer o
 join work.hosts h on h.domain64 = o.domain64

@@ -1,5 +1,5 @@
 -- name: host_rest
--- When a host may be asked next, who holds it, and what keeps it from being asked sooner.
+-- When a host may be asked next, which crawler holds it, and why it may not be asked sooner.
 select
     nullif(h.ready_at, '-infinity') as ready_at, nullif(h.claim_at, 'infinity') as claim_at, h.policy, h.policy_reason,
     work.effective_crawl_delay(h.crawl_delay, h.robots_delay, settings.crawl_delay) as delay,
@@ -14,7 +14,7 @@ left join work.component c on c.id = k.crawler_id
 where h.domain64 = %(domain64)s;
 
 -- name: page_text
--- What fetches told of a page beyond the page itself, and which page had its text before.
+-- The text of a page as its fetches reported it, and the page that had the same text before.
 select
     g.text64, g.noindex, g.indexed_in, g.misses, g.attempts, g.reason,
     first.scheme, first.name as host, first.path
@@ -28,7 +28,7 @@ left join lateral (
 where g.id = %(page)s;
 
 -- name: chunk_copies
--- Where a chunk is or is wanted, row by row, and whether its server is asked.
+-- The placements of a chunk by row, and whether searches ask the server.
 select
     p."row", c.host, p.state, p.since,
     p.state <> 'wanted' and p.released_at is null and c.health = 'healthy' and c.state <> 'error' as answers,
@@ -44,8 +44,7 @@ where p.chunk_id = %(chunk)s and p."row" <= h."rows"
 order by p."row", p.state, c.host;
 
 -- name: stale_copies
--- Copies of a page that are out of date: which servers have them still, because they were not told or have not done it,
--- and whether one of these is asked.
+-- Stale copies of a page, the servers that still have them, and whether searches ask one of these.
 select
     o.chunk_id, o.newer, o.at, o.held,
     coalesce(array_agg(c.host order by c.host) filter (where still.there), '{}') as hosts,
@@ -73,7 +72,7 @@ group by o.chunk_id, o.newer, o.at, o.held
 order by o.at desc;
 
 -- name: worker_counts
--- How many rows there are, and how many crawlers and builders take on work.
+-- The number of rows, and of the crawlers and builders that work.
 select
     h."rows",
     count(c.id) filter (where c.type = 'crawler') as crawlers,

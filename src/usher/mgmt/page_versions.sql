@@ -1,12 +1,11 @@
 -- name: record_stale_copies
--- Pages whose text was in one chunk and is in another now, or nowhere.
+-- Records pages whose text was in one chunk and is in another now, or nowhere.
 select work.record_stale_copies(%(pages)s::bigint[], %(before)s::bigint[], %(after)s::bigint[], %(now)s);
 
 -- name: lose_copies
--- Pages whose text was in chunks that are lost, in any state, also those that were seen unchanged since; and those whose
--- crawler did not say whether they have a text. Crawled ones wait again, each time further back in the queue, and after a few
--- times it is an error, as when crawlers die of a page. All are fetched whole, whatever their server thinks we have; a crawler
--- that fetches one at this moment still knows the lost copy.
+-- Pages whose text was in lost chunks, in any state, and those whose crawler did not report whether they have a text. Crawled
+-- ones are pending again, each time further back in the queue; after some losses they fail. All are fetched whole, without
+-- conditions; a crawler that fetches one now still compares with the lost copy.
 with mine as (
     select lost.reason, g.id
     from unnest(%(chunks)s::bigint[]) as c (id)
@@ -18,7 +17,7 @@ with mine as (
         select g.id from work.guestbook g where g.indexed_in = lost.id and g.chunk_id is distinct from g.indexed_in
     ) g
 ), locked as (
-    -- In the order that settling locks pages in.
+    -- In the order in which work.settle locks pages.
     select g.id from work.guestbook g
     where g.id = any(array(select id from mine))
     order by g.domain64, g.path
@@ -52,8 +51,8 @@ with mine as (
 select work.wake(array(select distinct domain64 from back where state = 'pending'), %(now)s);
 
 -- name: take_back
--- Texts that were lost with these chunks before anybody had them: what a page had before is its newest again, unless that is
--- lost too. The lock keeps a chunk from being lost meanwhile. Copies in the lost chunks are copies no more.
+-- Texts that were lost with these chunks before a server had them: the older copy of a page is its newest again, unless it is
+-- lost too. The lock keeps other chunks from being lost meanwhile. Deletes the stale copies of the lost chunks.
 with older as (
     select o.page_id, o.chunk_id, o.at
     from work.stale_copy o
@@ -78,11 +77,11 @@ where o.page_id = before.page_id and o.newer = any(%(chunks)s)
     and o.chunk_id <> before.chunk_id and o.chunk_id <> all(%(chunks)s);
 
 -- name: retire_copies
--- Tell the servers that have them.
+-- Tells servers to remove stale copies.
 select work.retire_copies(%(chunks)s) as copies;
 
 -- name: to_judge
--- The hosts of which pages are to disappear, how many, and how many would be left.
+-- The hosts whose pages are to disappear, how many, and how many would be left.
 with gone as (
     select o.chunk_id, o.page_id, g.domain64
     from (
@@ -113,7 +112,7 @@ from gone
 group by gone.domain64;
 
 -- name: approve_removal
--- These may disappear.
+-- Lets these disappear.
 update work.stale_copy o
 set ready = true, held = false
 from unnest(%(chunks)s::bigint[], %(pages)s::bigint[]) as t (chunk_id, page_id)
@@ -121,14 +120,14 @@ where o.chunk_id = t.chunk_id and o.page_id = t.page_id
 returning o.chunk_id;
 
 -- name: hold_back
--- These stay until somebody has looked.
+-- Holds these back until the operator decides.
 update work.stale_copy o
 set held = true
 from unnest(%(chunks)s::bigint[], %(pages)s::bigint[]) as t (chunk_id, page_id)
 where o.chunk_id = t.chunk_id and o.page_id = t.page_id;
 
 -- name: release_host
--- Somebody has looked: what is held back of this host may disappear.
+-- The operator decided: the held pages of this host may disappear.
 update work.stale_copy o
 set ready = true, held = false
 from work.guestbook g
@@ -143,7 +142,7 @@ join work.guestbook g on g.id = o.page_id
 where o.held and g.domain64 = %(domain64)s;
 
 -- name: to_retire
--- What a server is to take out of its index.
+-- The copies that a server must remove from its index.
 select r.chunk_id, r.page_id, h.name as host, g.scheme, g.path
 from (
     select * from work.retirement where component_id = %(server)s order by chunk_id, page_id limit %(n)s
@@ -153,7 +152,7 @@ cross join lateral (select name from work.hosts where domain64 = g.domain64 offs
 order by r.chunk_id, r.page_id;
 
 -- name: retired
--- It has.
+-- Records that it did.
 delete from work.retirement r
 using unnest(%(chunks)s::bigint[], %(pages)s::bigint[]) as t (chunk_id, page_id)
 where r.component_id = %(server)s and r.chunk_id = t.chunk_id and r.page_id = t.page_id

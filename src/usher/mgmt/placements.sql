@@ -1,17 +1,17 @@
 -- name: plan_alone
--- Seats are given by one at a time.
+-- One transaction at a time changes placements.
 select pg_advisory_xact_lock(%(lock)s);
 
 -- name: keep_planners_out
--- Any number of servers report at once, but none while seats are given.
+-- Any number of servers report at once, but not while placements change.
 select pg_advisory_xact_lock_shared(%(lock)s);
 
 -- name: placement_counts
--- How many seats each server has, by row.
+-- The number of placements of each server by row.
 select component_id, "row", placements from work.server_load where placements > 0;
 
 -- name: chunks_to_place
--- Of these chunks, those that are built and have no seat anywhere; all others were seated before, or wait for a server.
+-- Those of these chunks that are built and have no placement; all others were placed before, or wait for a server.
 select k.id
 from work.chunk k
 where k.id = any(%(chunks)s) and k.index_state = 'built'
@@ -27,11 +27,11 @@ cross join unnest(%(chunks)s::bigint[]) as c (chunk_id)
 on conflict do nothing;
 
 -- name: row_counts
--- How many rows there are, and for how many of them every chunk was looked through.
+-- The number of rows, and for how many of them all chunks were checked.
 select "rows", placed_rows from work.settings;
 
 -- name: widen
--- Every built chunk that has no seat in one of these rows.
+-- Adds every built chunk that has no placement in one of these rows.
 insert into work.unplaced_chunk ("row", chunk_id)
 select r."row", k.id
 from generate_series(1, %(rows)s) as r ("row")
@@ -42,24 +42,24 @@ where not exists (
 on conflict do nothing;
 
 -- name: narrow
--- What was placed or waits in rows that are no more.
+-- Removes the placements and waiting chunks of rows that no longer exist.
 with unwanted as (
     delete from work.unplaced_chunk where "row" > %(rows)s
 )
 delete from work.placement where "row" > %(rows)s;
 
 -- name: set_placed_rows
--- All chunks were looked through for so many rows.
+-- Records for how many rows all chunks were checked.
 update work.settings set placed_rows = %(rows)s;
 
 -- name: waiting
--- How many chunks have no seat in a row, counted up to a number.
+-- The number of chunks without a placement in a row, counted up to n.
 select count(*) from (select from work.unplaced_chunk where "row" = %(row)s limit %(n)s) u;
 
 -- name: movable_chunks
--- Seats of a row that may move: of each giver so many, those not loaded first, and all of which a taker still has a copy.
--- A seat whose server has not reported since a restore stays, unless the server is gone: it may have the only copy.
--- With each come the machines of its other seats, and the servers of this row that have a copy they may not drop yet.
+-- Placements of a row that may move: some of each giver, those not loaded first, and all chunks that a taker still has. A
+-- placement whose server has not reported since a restore stays unless the server is gone: it may have the only copy. Returns
+-- also the machines of the other placements, and the servers of this row that have a copy they may not drop yet.
 with given as (
     select * from unnest(%(givers)s::bigint[], %(most)s::bigint[]) as g (component_id, most)
 ), picked as (
@@ -91,7 +91,7 @@ group by picked.chunk_id, picked.component_id, picked.wanted
 order by picked.chunk_id;
 
 -- name: unplaced_chunks
--- Chunks that have no seat in a row, with the same.
+-- Chunks without a placement in a row, with the same columns.
 select
     u.chunk_id, null::bigint as component_id, false as wanted,
     array_agg(distinct c.machine) filter (where o.state <> 'leaving' and o."row" <> %(row)s) as elsewhere,
@@ -103,7 +103,7 @@ group by u.chunk_id
 order by u.chunk_id;
 
 -- name: give_placements
--- Seats that are given away: what was loaded stays until its successor is, what was only wanted goes.
+-- Placements that are given away: a loaded copy stays until its successor is loaded, a wanted one is deleted.
 with given as (
     select * from unnest(%(givers)s::bigint[], %(chunks)s::bigint[]) as g (component_id, chunk_id)
 ), gone as (
@@ -116,8 +116,8 @@ from given g
 where p.component_id = g.component_id and p.chunk_id = g.chunk_id and p.state = 'loaded';
 
 -- name: take_placements
--- New seats. A server that has a copy which nobody was told to drop has it loaded already; if that copy was its seat in
--- another row, that row lacks one now.
+-- New placements. A server with a copy that it was not told to drop has it loaded already; if that copy was its placement in
+-- another row, that row now lacks one.
 with given as (
     select *
     from unnest(%(servers)s::bigint[], %(chunks)s::bigint[], %(rows)s::smallint[]) as g (component_id, chunk_id, "row")
@@ -139,15 +139,15 @@ set "row" = excluded."row", since = excluded.since, released_at = null,
 returning p.chunk_id, p.state = 'loaded';
 
 -- name: remove_placements
--- Chunks that nobody will build need no seats, and get others if somebody does; of those that are no more the copies go
--- too, so that a server which comes back with one is told to drop it.
+-- Removes the placements of chunks that will not be built. With `copies`, also those of lost chunks, so that a server that
+-- comes back with one is told to drop it.
 with unseated as (
     delete from work.unplaced_chunk where chunk_id = any(%(chunks)s)
 )
 delete from work.placement where chunk_id = any(%(chunks)s) and (state = 'wanted' or %(copies)s);
 
 -- name: release
--- Copies that moved away and may be dropped: their successor is loaded on a server that answers.
+-- Releases copies that moved away: their successor is loaded on a server that answers.
 update work.placement p
 set released_at = %(now)s
 where p.state = 'leaving' and p.released_at is null
@@ -157,18 +157,18 @@ where p.state = 'leaving' and p.released_at is null
     );
 
 -- name: forget
--- Copies that were to be dropped long ago.
+-- Deletes copies that were released long ago.
 delete from work.placement where state = 'leaving' and released_at <= %(before)s;
 
 -- name: leaving
--- What a server may drop: it was released so long ago that nobody asks it for this chunk any more.
+-- What a server may drop: released so long ago that no front end asks for it any more.
 select chunk_id from work.placement
 where component_id = %(server)s and state = 'leaving' and released_at <= %(before)s and chunk_id > %(after)s
 order by chunk_id
 limit %(n)s;
 
 -- name: dropped
--- A server has these no more: copies that it was to drop are forgotten, and its seats are wanted again.
+-- Records that a server dropped these: released copies are deleted, and its placements are wanted again.
 with forgotten as (
     delete from work.placement
     where component_id = %(server)s and chunk_id = any(%(chunks)s) and state = 'leaving'
@@ -186,23 +186,23 @@ select chunk_id from forgotten union all select chunk_id from again;
 select chunk_id, "row", component_id, state from work.placement where component_id = %(server)s;
 
 -- name: is_unreported
--- Whether a server has to compare its chunks since the database was restored.
+-- Whether a server must still compare its chunks after a restore.
 select exists (select from work.placement where component_id = %(server)s and unreported);
 
 -- name: reported
--- A server has compared its chunks.
+-- Records that a server compared its chunks.
 update work.placement set unreported = false where component_id = %(server)s and unreported;
 
 -- name: sums
--- The checksums of index chunks, as the database knows them.
+-- The checksums of index chunks.
 select id, index_sha256 from work.chunk where id = any(%(chunks)s);
 
 -- name: lock_chunks
--- Chunks that a server reports: the last of several at once sees what the others wrote.
+-- Locks reported chunks, so that the last of several concurrent reports sees what the others wrote.
 select id from work.chunk where id = any(%(chunks)s) and index_state = 'built' order by id for no key update;
 
 -- name: load
--- A server has loaded these; gives all of its seats among them, also those it reported before.
+-- Records that a server loaded these; returns all of them that are placed on it, also those it reported before.
 with done as (
     update work.placement
     set state = 'loaded', since = %(now)s, unreported = false
@@ -215,7 +215,7 @@ select chunk_id from work.placement
 where component_id = %(server)s and chunk_id = any(%(chunks)s) and state = 'loaded';
 
 -- name: propagate
--- Of these chunks (or of all, if none are named), those that every row has now.
+-- Records which of these chunks, or of all if null, every row has now.
 update work.chunk k
 set propagated_at = %(now)s
 from work.settings h
@@ -227,8 +227,8 @@ where (%(chunks)s::bigint[] is null or k.id = any(%(chunks)s)) and k.index_state
 returning k.id;
 
 -- name: wanted
--- Chunks that a server is to load, with all it needs to get and check them. They are found by where they begin in the
--- index of servers, and looked up one by one: else all chunks might be read up to the first that this server wants.
+-- Chunks that a server must load, with the sources and checksums. Finds them in the index by server, and reads each chunk
+-- alone: otherwise PostgreSQL might read all chunks up to the first that this server wants.
 with mine as (
     (
         select p.chunk_id, false as is_around
@@ -277,61 +277,18 @@ join work.component builder on builder.id = k.builder_id
 order by s.is_around, k.id;
 
 -- name: had_placements
--- Whether a server ever had a seat, or there was none for it when it first asked.
+-- Whether a server ever had a placement, or asked for one.
 select component_id from work.server_load where component_id = %(server)s;
 
 -- name: record_empty_server
--- A server has asked what to load: from now on it waits for the watchdog's plan.
+-- Records that a server asked for chunks: from now on it waits for the watchdog's plan.
 insert into work.server_load (component_id, "row", placements, changes)
 values (%(server)s, %(row)s, 0, 0)
 on conflict do nothing;
 
--- name: fit_servers
--- The healthy servers by row, and how often their placements changed; or else the second choice: all others.
--- A server that failed a moment ago may answer again before the watchdog's next round; front-ends probe servers themselves.
-select c."row", c.host, coalesce(s.changes, 0)
-from work.component c
-left join work.server_load s on s.component_id = c.id and s."row" = c."row"
-cross join work.settings h
-where c.type = 'index-server' and c."row" <= h."rows" and case
-        when %(health)s::text = 'healthy' then c.health = 'healthy' and c.state <> 'error'
-        else c.health <> 'healthy' or c.state = 'error'
-    end
-order by c."row", c.host;
-
--- name: map_version
--- What else the full map depends on: the incarnation, and how many chunks are not searchable again since it began.
-select i.id::text, (select count(*) from work.unrestored) as unrestored from work.incarnation i;
-
--- name: full_map
--- Which chunks each server answers for: what it has loaded, and what moves away until its successor is loaded. Row 0 has
--- the chunks that a restored database believes searchable and that not every row has. All of one moment.
-with incarnation as (select id::text from work.incarnation)
-select 0 as "row", '' as host, array(select chunk_id from work.unrestored order by chunk_id) as chunks, i.id
-from incarnation i
-union all
-select m."row", m.host, m.chunks, i.id
-from incarnation i
-cross join lateral (
-    select c."row", c.host,
-        array_agg(p.chunk_id order by p.chunk_id) filter (
-            where p.state = 'loaded' or (p.state = 'leaving' and p.released_at is null and not exists (
-                select from work.placement s where s.chunk_id = p.chunk_id and s."row" = p."row" and s.state = 'loaded'
-            ))
-        ) as chunks
-    from work.component c
-    left join work.placement p on p.component_id = c.id and p."row" = c."row"
-    cross join work.settings h
-    where c.type = 'index-server' and c."row" <= h."rows" and case
-        when %(health)s::text = 'healthy' then c.health = 'healthy' and c.state <> 'error'
-        else c.health <> 'healthy' or c.state = 'error'
-    end
-    group by c."row", c.host
-) m
-order by "row", host;
-
 -- name: row_shortages
--- Of each row: its seats, the chunks that have none, and the seats that are not loaded yet; the last two counted up to n.
+-- For each row the number of placements, of chunks without one, and of placements that are not loaded; the last two counted up
+-- to n.
 select
     r."row",
     (select coalesce(sum(s.placements), 0)::bigint from work.server_load s where s."row" = r."row"),

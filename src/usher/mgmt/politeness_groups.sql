@@ -1,9 +1,9 @@
 -- name: add_group
--- A group, if there is none of that name.
+-- Creates a group unless it exists.
 insert into work.politeness_group (name) values (%(name)s) on conflict (name) do nothing;
 
 -- name: move_hosts
--- Hosts into a group, or out of any; what they were resting for with their old group they rest for still.
+-- Moves hosts into a group or out of any; they keep the rest of their old group.
 with mine as (
     select h.domain64, h.politeness_group_id from work.hosts h where h.name = any(%(names)s) order by h.domain64 for no key update
 )
@@ -18,7 +18,7 @@ where h.domain64 = mine.domain64
 returning h.name;
 
 -- name: set_group
--- The rest between two requests, if one is given; and a group rests as long as the hosts that came to it.
+-- Sets the delay of a group if one is given; the group rests as long as the hosts that joined it.
 update work.politeness_group
 set crawl_delay = coalesce(%(delay)s::interval, crawl_delay),
     ready_at = greatest(ready_at, (select max(h.ready_at) from work.hosts h where h.name = any(%(names)s))),
@@ -27,7 +27,7 @@ where name = %(name)s
 returning id;
 
 -- name: groups
--- Groups by name, with how many hosts each has, counted up to a number, and the first few of them.
+-- Groups by name, the number of their hosts counted up to a limit, and some of their hosts.
 select
     p.name, p.crawl_delay, nullif(p.ready_at, '-infinity') as ready_at,
     (select count(*) from (select from work.hosts h where h.politeness_group_id = p.id limit %(most)s) h) as hosts,

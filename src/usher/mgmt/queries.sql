@@ -1,5 +1,5 @@
 -- name: list_chunks
--- Chunks in a stage, or of a crawler or builder those that it must still keep; the newest first.
+-- Chunks in a stage, or those that a crawler or builder must still keep; the newest first.
 select
     k.id, k.state, c.host as crawler, k.claimed_at, k.lease_until, k.crawled_at, k.bytes, k.sha256, k.index_state,
     b.host as builder, k.build_lease_until, k.build_attempts, k.built_at, k.index_bytes, k.index_sha256, k.reason,
@@ -32,7 +32,7 @@ order by k.id desc
 limit %(n)s;
 
 -- name: count_chunks
--- How many chunks are in each stage, none counted further than asked for.
+-- The number of chunks in each stage, counted up to a limit.
 select 'crawling' as stage, count(*) as number
 from (select from work.chunk where state = 'crawling' limit %(most)s) s
 union all
@@ -58,7 +58,7 @@ select 'parked', count(*)
 from (select from work.chunk where index_state in ('error', 'parked') limit %(most)s) s;
 
 -- name: holdings
--- What each of these components has in hand, nothing counted further than asked for.
+-- The chunks of each of these components, counted up to a limit.
 select
     c.id as component_id,
     (
@@ -112,7 +112,7 @@ where c.id = any(%(ids)s)
 order by c.id;
 
 -- name: placements
--- Where one chunk is, row by row.
+-- The placements of a chunk by row.
 select p."row", c.host, p.state, p.since
 from work.placement p
 join work.component c on c.id = p.component_id
@@ -120,7 +120,7 @@ where p.chunk_id = %(chunk)s
 order by p."row", c.host;
 
 -- name: pages
--- The pages that are in a chunk now, as they came, and those whose text is in it.
+-- The pages that are in a chunk now, and those whose text is in it.
 select g.id, g.scheme, h.name as host, g.path, g.state
 from (
     select id from work.guestbook where chunk_id = %(chunk)s
@@ -133,11 +133,11 @@ order by g.id
 limit %(n)s;
 
 -- name: chunk_sources
--- The chunks that one is made of, if it is.
+-- The sources of a chunk, if compaction made it.
 select source_id from work.chunk_source where chunk_id = %(chunk)s order by source_id;
 
 -- name: merged_into
--- The chunks that are made of it, and have its pages or will.
+-- The chunks that compaction made or makes of it.
 select m.chunk_id
 from work.chunk_source m
 join work.chunk k on k.id = m.chunk_id
@@ -145,7 +145,7 @@ where m.source_id = %(chunk)s and k.state <> 'error'
 order by m.chunk_id;
 
 -- name: queries
--- How long the last queries since a moment took.
+-- The times of the last queries since a moment.
 select
     count(*) as number,
     coalesce(avg(s.seconds), 0) as mean,
@@ -157,7 +157,7 @@ from (
 ) s;
 
 -- name: terms
--- What was asked for most often in the last queries since a moment.
+-- The most frequent terms of the last queries since a moment.
 select s.term, count(*) as number, avg(s.seconds) as mean, max(s.seconds) as slowest, max(s.at) as latest
 from (
     select term, seconds, at from work.query_stat where at >= %(since)s order by at desc limit %(most)s
@@ -167,11 +167,11 @@ order by number desc, s.term
 limit %(n)s;
 
 -- name: query_days
--- The sums of days since a day whose single queries are no longer kept.
+-- The statistics of days since a day whose single queries were deleted.
 select day, number, seconds / number as mean, slowest from work.query_day where day >= %(since)s order by day;
 
 -- name: query_day_terms
--- What was asked for most often on those days.
+-- The most frequent terms of those days.
 select term, sum(number)::bigint as number, sum(seconds) / sum(number) as mean, max(slowest) as slowest, max(latest) as latest
 from work.query_day_term
 where day >= %(since)s

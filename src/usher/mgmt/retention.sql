@@ -1,5 +1,5 @@
 -- name: prune_events
--- Delete the oldest events before a moment; returns how many.
+-- Deletes the oldest events before a moment; returns how many.
 with old as (
     select id from work.event where at < %(before)s order by at limit %(n)s
 ),
@@ -9,7 +9,7 @@ pruned as (
 select count(*) from pruned;
 
 -- name: sum_up_queries
--- Move the oldest queries before a moment into the sums of their days; returns how many.
+-- Moves the oldest queries before a moment into the statistics of their days; returns how many.
 with old as (
     select id from work.query_stat where at < %(before)s order by at limit %(n)s
 ),
@@ -37,7 +37,7 @@ terms as (
 select count(*) from pruned;
 
 -- name: trim_terms
--- Keep the n most frequent terms of each day.
+-- Keeps the n most frequent terms of each day.
 delete from work.query_day_term d
 using (
     select day, term, row_number() over (partition by day order by number desc, term) as place
@@ -47,5 +47,5 @@ using (
 where d.day = ranked.day and d.term = ranked.term and ranked.place > %(n)s;
 
 -- name: prune_days
--- Delete the sums of days before a day.
+-- Deletes the statistics of days before a day.
 delete from work.query_day where day < %(before)s;

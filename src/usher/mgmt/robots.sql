@@ -1,21 +1,21 @@
 -- name: find_robots
--- What a host's robots.txt said last.
+-- The stored robots.txt of a host.
 select r.status, r.body, r.fetched_at, r.expires_at, r.failures, r.error
 from work.hosts h
 join work.robots r on r.domain64 = h.domain64
 where h.name = %(host)s and r.scheme = %(scheme)s;
 
 -- name: robots_of
--- What a host's robots.txt said last, by each way to it.
+-- The stored robots.txt of a host for each scheme.
 select r.status, r.body, r.fetched_at, r.expires_at, r.failures, r.error
 from work.robots r
 where r.domain64 = %(domain64)s
 order by r.scheme;
 
 -- name: store_robots
--- A robots.txt that was read is good for a day. One that could not be had is asked for again after ten minutes, then
--- twice as long each time, up to a day; what was read before is kept beside it, and so is the host's pace. A host that was
--- held only until this was known, and needs no rest, is everybody's again.
+-- Stores a robots.txt for a day. If the host did not answer, the next attempt is due after ten minutes, doubled each time up to
+-- a day, and the last body and crawl delay stay. Releases a host that was held only until its crawl delay was known, if it has
+-- none.
 with host as (
     update work.hosts h
     set robots_at = %(now)s,
@@ -51,7 +51,7 @@ on conflict (domain64, scheme) do update set
 returning status, body, fetched_at, expires_at, failures, error;
 
 -- name: add_sitemaps
--- Sitemaps of hosts that we know, each once; none of a host that has the most already.
+-- Stores sitemaps of registered hosts, up to a limit for each host.
 with host as materialized (
     select h.domain64, h.name
     from work.hosts h
@@ -69,7 +69,7 @@ on conflict (domain64, path) do nothing
 returning domain64;
 
 -- name: record_sitemap_read
--- What a sitemap named when it was read.
+-- Stores what a sitemap contained.
 insert into work.sitemap as s (domain64, path, scheme, found_in, found_at, read_at, pages, sitemaps, problem)
 select h.domain64, %(path)s, %(scheme)s, 'a page', %(now)s, %(now)s, %(pages)s, %(sitemaps)s, %(problem)s
 from work.hosts h

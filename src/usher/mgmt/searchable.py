@@ -1,7 +1,4 @@
-"""Whether a page can be found now, and if not, the first reason on its way why not, and what to do.
-
-Comes from what the guestbook and MGMT know of the page; goes to whoever explains it. Pure.
-"""
+"""Whether searches find a page now, and if not, the first reason and the command to try."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +7,7 @@ from datetime import UTC, datetime
 from shlex import quote
 from typing import Final
 
-from usher.door.guestbook import GuestbookPage
+from usher.door.guestbook import GuestbookRow
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.page_history import ChunkCopy, HostRest, PageHistory
 from usher.mgmt.queries import stage
@@ -21,7 +18,7 @@ BY_ROBOTS: Final = "robots.txt:"
 
 @dataclass(frozen=True, slots=True)
 class Searchability:
-    """Yes or no, why or where in words, and the command to try where there is one."""
+    """Whether a page is searchable, where or why not, and the command to try if there is one."""
 
     words: str
     command: str = ""
@@ -29,9 +26,9 @@ class Searchability:
 
 
 def searchability(
-    url: str, page: GuestbookPage, rest: HostRest, trail: PageHistory, now: datetime
+    url: str, page: GuestbookRow, rest: HostRest, trail: PageHistory, now: datetime
 ) -> Searchability:
-    """What searchers see of a page that is in the guestbook."""
+    """Decide whether searches find a page of the guestbook."""
     if trail.answering:
         return is_searchable(trail)
     chunk = trail.indexed
@@ -46,17 +43,19 @@ def is_searchable(trail: PageHistory) -> Searchability:
     rows, chunk = len({copy.row for copy in trail.answering}), trail.text.indexed_in
     words = f"in chunk {chunk}, in {rows} of {trail.workers.rows} rows"
     if trail.text.original:
-        words += f"; it is shown as one with {trail.text.original}, which had the same text before"
+        words += (
+            f"; results show it together with {trail.text.original}, which had the same text before"
+        )
     elif trail.text.text64 is None:
-        words += "; of its text nothing is known"
+        words += "; the crawler did not report its text"
     command = f"usher chunks show {chunk}" if rows < trail.workers.rows else ""
     return Searchability(f"{words}.", command, is_searchable=True)
 
 
 def not_indexed(
-    url: str, page: GuestbookPage, rest: HostRest, trail: PageHistory, now: datetime
+    url: str, page: GuestbookRow, rest: HostRest, trail: PageHistory, now: datetime
 ) -> Searchability:
-    """There is nothing of it to find: it was not fetched, or what came is not for searchers."""
+    """The page has no text in the index: it was not fetched, or its text is not to be indexed."""
     host = host_of(url)
     match page.state:
         case "pending":
@@ -67,11 +66,11 @@ def not_indexed(
             return Searchability(f"It is being crawled{who}.", f"usher chunks show {page.chunk_id}")
         case "idle":
             return Searchability(
-                "It is known, but nobody has asked that it be crawled.", f"usher add {quote(url)}"
+                "It is known, but no knock asked to crawl it.", f"usher add {quote(url)}"
             )
         case "error":
             why = trail.text.reason or (f"HTTP {page.status}" if page.status else "no answer")
-            again = f"It may come again {moment(page.next_fetch)}."
+            again = f"The next attempt is due {moment(page.next_fetch)}."
             return Searchability(
                 f"Its last fetch failed: {why}. {again}", f"usher add --pass {quote(url)}"
             )
@@ -84,12 +83,14 @@ def is_waiting(host: str, rest: HostRest, trail: PageHistory, now: datetime) -> 
     if rest.policy != "open":
         why = f": {rest.policy_reason}" if rest.policy_reason else ""
         return Searchability(
-            f"It is_waiting, and its host is {rest.policy}{why}.", f"usher hosts open {quote(host)}"
+            f"It waits, but its host is {rest.policy}{why}.", f"usher hosts open {quote(host)}"
         )
     if not trail.workers.crawlers:
-        return Searchability("It is_waiting, and no crawler is online.", "usher crawler")
+        return Searchability("It waits, but no crawler is online.", "usher crawler")
     if rest.held_by is not None:
-        words = f"It is_waiting until {rest.holder}, which crawls its host, is done with chunk {rest.held_by}."
+        words = (
+            f"It waits until {rest.holder} has finished chunk {rest.held_by}, which holds the host."
+        )
         return Searchability(words, f"usher chunks show {rest.held_by}")
     if until is not None:
         why = f" ({rest.trouble})" if rest.troubles and rest.trouble else ""
@@ -97,32 +98,34 @@ def is_waiting(host: str, rest: HostRest, trail: PageHistory, now: datetime) -> 
             f"It waits: its host rests until {moment(until)}{why}.",
             f"usher hosts show {quote(host)}",
         )
-    return Searchability("It is_waiting for its turn.", "usher status")
+    return Searchability("It waits for its turn.", "usher status")
 
 
-def has_no_text(url: str, page: GuestbookPage, trail: PageHistory) -> Searchability:
-    """It was settled without text: gone, moved, barred, or not to be found."""
-    told = trail.text.reason or ""
+def has_no_text(url: str, page: GuestbookRow, trail: PageHistory) -> Searchability:
+    """The page was settled without a text: gone, moved, forbidden by robots.txt, or not to be indexed."""
+    reason = trail.text.reason or ""
     if page.gone:
-        return Searchability(f"Its server says that it is gone ({told or f'HTTP {page.status}'}).")
-    if told.startswith(BY_ROBOTS):
         return Searchability(
-            f"Its host forbids it, by {told}.", f"usher hosts show {quote(host_of(url))}"
+            f"Its server answered that it is gone ({reason or f'HTTP {page.status}'})."
         )
-    if target := TARGET.search(told):
-        return Searchability(f"It sends elsewhere: {told}.", f"usher explain {quote(target[0])}")
+    if reason.startswith(BY_ROBOTS):
+        return Searchability(
+            f"Its host forbids it, by {reason}.", f"usher hosts show {quote(host_of(url))}"
+        )
+    if target := TARGET.search(reason):
+        return Searchability(f"It redirects: {reason}.", f"usher explain {quote(target[0])}")
     if trail.text.noindex:
         return Searchability(
-            f"The page {told or 'asks not to be is_searchable'}.", f"usher fetch {quote(url)}"
+            f"The page {reason or 'asks not to be indexed'}.", f"usher fetch {quote(url)}"
         )
     return Searchability(
-        f"It was crawled, and there is has_no_text to find{f': {told}' if told else ''}.",
+        f"It was crawled, but it has no text{f': {reason}' if reason else ''}.",
         f"usher fetch {quote(url)}",
     )
 
 
 def not_loaded(chunk: Chunk, trail: PageHistory) -> Searchability:
-    """Its text is in a chunk that no server answers for."""
+    """The text is in a chunk that no server answers for."""
     at, show = f"Chunk {chunk.id}", f"usher chunks show {chunk.id}"
     why = f": {chunk.reason}" if chunk.reason else ""
     match stage(chunk):
@@ -132,10 +135,10 @@ def not_loaded(chunk: Chunk, trail: PageHistory) -> Searchability:
             return Searchability(f"{at} could not be built{why}.", f"usher chunks retry {chunk.id}")
         case "crawled" if not trail.workers.builders:
             return Searchability(
-                f"{at} is_waiting to be built, and no builder is online.", "usher builder"
+                f"{at} waits to be built, but no builder is online.", "usher builder"
             )
         case "crawled":
-            return Searchability(f"{at} is_waiting for a builder.", show)
+            return Searchability(f"{at} waits for a builder.", show)
         case "building":
             return Searchability(f"{at} is being built by {chunk.builder}.", show)
         case other:
@@ -144,13 +147,13 @@ def not_loaded(chunk: Chunk, trail: PageHistory) -> Searchability:
 
 def not_answered(chunk: Chunk, copies: Sequence[ChunkCopy]) -> Searchability:
     if not copies:
-        words = f"Chunk {chunk.id} has no seat in any row: no index server is there."
+        words = f"Chunk {chunk.id} is on no index server, because none is registered."
         return Searchability(words, "usher index-server")
     failing = next((copy for copy in copies if copy.trouble), None)
-    one = failing or copies[0]
-    problem = f"is in {one.trouble}" if failing else f"has yet to load chunk {chunk.id}"
-    words = f"{one.host}, which is to answer for it in row {one.row}, {problem}."
-    return Searchability(words, f"usher components show {quote(one.host)}")
+    copy_ = failing or copies[0]
+    problem = f"is in {copy_.trouble}" if failing else f"has not loaded chunk {chunk.id} yet"
+    words = f"{copy_.host}, which answers for it in row {copy_.row}, {problem}."
+    return Searchability(words, f"usher components show {quote(copy_.host)}")
 
 
 def host_of(url: str) -> str:

@@ -1,5 +1,5 @@
 -- name: add
--- A token of which only the hash is kept; nothing if its name is taken.
+-- Stores the hash of a token; returns nothing if the name is taken.
 insert into work.token (name, hash, scope, type, address, created_at, expires_at)
 values (
     %(name)s, %(hash)s, %(scope)s, %(type)s, %(address)s, %(now)s, %(now)s::timestamptz + %(lifetime)s::interval
@@ -8,7 +8,7 @@ on conflict do nothing
 returning id;
 
 -- name: check
--- The good token with this hash, used now. Written once a minute at most, and never waited for.
+-- The valid token with this hash. Records its use, at most once a minute and without waiting for a lock.
 with used as (
     update work.token
     set used_at = greatest(used_at, %(now)s)
@@ -30,28 +30,28 @@ from work.token
 order by name;
 
 -- name: revoke
--- A token that is good no more.
+-- Revokes a token.
 update work.token set revoked_at = %(now)s where name = %(name)s and revoked_at is null returning id;
 
 -- name: known
--- Whether there is a token of this name, good or revoked.
+-- Whether there is a token of this name, valid or not.
 select id from work.token where name = %(name)s;
 
 -- name: any_good
--- Whether there is a token that lets a caller in.
+-- Whether there is a valid token.
 select exists (select from work.token where revoked_at is null and (expires_at is null or expires_at > now()));
 
 -- name: bind_once
--- The address of a token that has none yet; returns the address that counts.
+-- Sets the address of a token that has none; returns its address.
 update work.token set address = coalesce(address, %(address)s) where id = %(id)s returning address;
 
 -- name: move
--- The operator gives a token another address, or none: then the next call decides.
+-- Sets the address of a token, or null: then the next call sets it.
 update work.token set address = %(address)s where name = %(name)s and revoked_at is null returning id;
 
 -- name: ticket_state
--- What tickets depend on: the key, the database's time, and the tokens whose tickets are refused. A ticket lives for
--- minutes, or for the hours that components do without MGMT; after a month no ticket of a dead token is left.
+-- What tickets depend on: the key, the database's time, and the tokens whose tickets are refused. A ticket is valid for
+-- minutes, or for the hours that components work without MGMT; after a month no ticket of an invalid token is left.
 select
     k.key,
     extract(epoch from clock_timestamp())::float8,

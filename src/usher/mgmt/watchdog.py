@@ -1,8 +1,6 @@
-"""The watchdog: pings every component, writes down how it is, and sees that what a dead one held comes back.
+"""The watchdog: pings every component, ends the leases of failed ones, and keeps every chunk placed in every row.
 
-Comes from the clock and the network; goes to work.component, and over the chunks and placements of whoever failed.
-Several may run: one leads, by a lock that ends with its connection, and each of its statements would be right even if
-two did.
+Several may run. One leads, by a lock that ends with its connection; each statement is correct even if two run it.
 """
 
 import asyncio
@@ -52,7 +50,7 @@ store = load_statements(__file__)
 log = Log("watchdog")
 WATCHDOG_LOCK: Final = 0x7573_6865_7222  # "usher", 34: one watchdog leads
 TICK_SECONDS: Final = 5.0
-MAX_SILENCE_SECONDS: Final = 120.0  # seconds after which a watchdog leads no more
+MAX_SILENCE_SECONDS: Final = 120.0  # then PostgreSQL ends the connection of a leader
 CALL_SECONDS: Final = (
     3.0  # that a call counts at least as a sign of life: MGMT writes one every two seconds
 )
@@ -74,12 +72,12 @@ class WatchdogRound:
 
 
 async def last_round(conn: Connection) -> WatchdogRound | None:
-    """Return the last complete round; None before the first."""
+    """The last complete round; None before the first."""
     return await store.last_round.row(conn, WatchdogRound)
 
 
 class Watchdog:
-    """An actor: `await Watchdog(dsn).run(stop)`."""
+    """Run it with `await Watchdog(dsn).run(stop)`."""
 
     def __init__(
         self,
@@ -109,7 +107,7 @@ class Watchdog:
         return self.silent_since is not None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watch whenever it is this one's turn to lead, until told to stop; a lost server is waited for."""
+        """Make rounds while this watchdog leads, until `stop` is set; reconnects when the database is lost."""
 
         async def work(conn: Connection) -> None:
             try:
@@ -130,7 +128,7 @@ class Watchdog:
                 await asyncio.wait_for(stop.wait(), pause)
 
     async def lead(self, conn: Connection) -> bool:
-        """Try to be the one that works, for as long as the connection lives."""
+        """Try to become the leader for as long as the connection lives."""
         silence = f"{self.silence * 1000:.0f}ms"
         [(self.leading, *_)] = await store.lead.tuples(conn, lock=WATCHDOG_LOCK, silence=silence)
         if self.leading:
@@ -138,7 +136,7 @@ class Watchdog:
         return self.leading
 
     async def timed_round(self, conn: Connection) -> None:
-        """Make a round and record how long it took; one that a lock cuts short is made again at the next tick."""
+        """Make a round and record how long it took; a round that a lock stops is repeated at the next tick."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         try:
@@ -159,49 +157,49 @@ class Watchdog:
         )
 
     async def round(self, conn: Connection) -> None:
-        """Look after everything, once."""
+        """Make one round."""
         await self.clock.sync(conn)
         listed_at = self.clock.now()
-        found = await components.list_components(conn)
-        answers = await ping_all(found, timeout=self.timeout)
-        pings = self.with_calls(found, answers, listed_at)
+        listed = await components.list_components(conn)
+        answers = await ping_all(listed, timeout=self.timeout)
+        pings = self.with_calls(listed, answers, listed_at)
         now = self.clock.now()
         await self.doubt(conn, pings, now)
         if not self.suspects_itself:
-            records = await self.record(conn, found, pings, now)
+            records = await self.record(conn, listed, pings, now)
             await self.act(conn, records, now)
         await self.reap(conn, now)
         await self.retire(conn, now)
         await incarnation.settle(conn)
         if not self.suspects_itself:
-            await self.reseat(conn, now)
+            await self.place(conn, now)
             await self.compact(conn, now)
         await self.prune(conn, now)
         await self.measure(conn)
 
     def with_calls(
-        self, found: Sequence[ComponentRecord], pings: Sequence[Ping], listed_at: datetime
+        self, listed: Sequence[ComponentRecord], pings: Sequence[Ping], listed_at: datetime
     ) -> list[Ping]:
-        """The pings, each with whether its component had called lately when it was listed.
+        """The pings, each with whether its component had called recently when it was listed.
 
-        Silence of a component without a health address means nothing: calls alone count, for as long as a lease. One
-        whose role is not known yet is alive as long as another role at its host calls.
+        A component without a health address is judged by its calls alone, for as long as a lease. One whose type is
+        not known yet is alive as long as another component of its host calls.
         """
         latest: dict[str, datetime] = {}
-        for component in found:
+        for component in listed:
             if component.called_at:
-                seen = latest.get(component.host, component.called_at)
-                latest[component.host] = max(seen, component.called_at)
-        heard = []
-        for component, ping in zip(found, pings, strict=True):
+                previous = latest.get(component.host, component.called_at)
+                latest[component.host] = max(previous, component.called_at)
+        updated = []
+        for component, ping in zip(listed, pings, strict=True):
             called = component.called_at if component.type else latest.get(component.host)
             window = self.limits.call if has_address(component) else self.limits.lease
             has_called = called is not None and listed_at - called <= window
-            heard.append(replace(ping, has_called=has_called))
-        return heard
+            updated.append(replace(ping, has_called=has_called))
+        return updated
 
     async def doubt(self, conn: Connection, pings: Sequence[Ping], now: datetime) -> None:
-        """Record when all components fall silent, and when they are back; nothing is done about them meanwhile."""
+        """Record when all components are silent and when they are back; the watchdog takes no action meanwhile."""
         for ping in pings:
             PINGS.labels(_result(ping)).inc()
         is_silent = health.suspect_self(pings)
@@ -211,7 +209,9 @@ class Watchdog:
         self.silent_since = now if is_silent else None
         if is_silent:
             log.error("suspects_itself", silent=len(pings))
-            reason = f"none of {len(pings)} components answers or calls; nothing is done about it"
+            reason = (
+                f"none of {len(pings)} components answers or calls; the watchdog takes no action"
+            )
         else:
             reason = "components answer or call again"
         after = "all_silent" if is_silent else "heard"
@@ -220,36 +220,36 @@ class Watchdog:
     async def record(
         self,
         conn: Connection,
-        found: Sequence[ComponentRecord],
+        listed: Sequence[ComponentRecord],
         pings: Sequence[Ping],
         now: datetime,
     ) -> dict[int, HealthRecord]:
-        """Judge and write down; returns what holds now of those that nobody judged later."""
+        """Judge the components and store the records; returns those that no other watchdog updated meanwhile."""
         judged = {
-            one.id: health.judge(one.record, ping, now, self.limits)
-            for one, ping in zip(found, pings, strict=True)
+            component.id: health.judge(component.record, ping, now, self.limits)
+            for component, ping in zip(listed, pings, strict=True)
         }
-        records = [(id_, one.record) for id_, one in judged.items()]
-        events = [(id_, event) for id_, one in judged.items() for event in one.events]
+        records = [(id_, result.record) for id_, result in judged.items()]
+        events = [(id_, event) for id_, result in judged.items() for event in result.events]
         async with conn.transaction():
             written = await components.record_health(conn, records, events)
-        hosts = {one.id: one.host for one in found}
+        hosts = {component.id: component.host for component in listed}
         for id_, event in events:
             if id_ in written:
                 tell = log.warning if event.after == "failure" else log.info
                 tell(event.after, component=hosts[id_], reason=event.reason)
-        return {id_: one for id_, one in records if id_ in written}
+        return {id_: record for id_, record in records if id_ in written}
 
     async def act(self, conn: Connection, records: dict[int, HealthRecord], now: datetime) -> None:
-        """What failures ask for. Failed servers left the map with their health; a plan re-seats for those long gone."""
-        due = {id_: health.due_actions(one, now, self.limits) for id_, one in records.items()}
+        """Act on failures. Failed servers have left the map; the next plan moves the chunks of those that are gone."""
+        due = {id_: health.due_actions(record, now, self.limits) for id_, record in records.items()}
         if ended := [id_ for id_, actions in due.items() if Action.END_LEASES in actions]:
             await store.end_leases.run(conn, components=ended, now=now)
         if gone := [id_ for id_, actions in due.items() if Action.REDO in actions]:
             await self.redo(conn, gone, now)
 
     async def redo(self, conn: Connection, gone: Sequence[int], now: datetime) -> None:
-        """Build and crawl again what only they had; builders first, since a crawler may be gone as well."""
+        """Have the chunks built and crawled again that only these had; builders first, as a crawler may be gone too."""
         for id_, type_, host in await store.lost_with.tuples(conn, components=list(gone)):
             why = f"{host} is gone"
             async with conn.transaction():
@@ -264,7 +264,7 @@ class Watchdog:
             log.warning("lost", component=host, chunks=len(lost), some=lost[:10])
 
     async def reap(self, conn: Connection, now: datetime) -> None:
-        """Take back crawls and builds whose lease ended."""
+        """Take back the crawls and builds whose lease ended."""
         done = CHUNKS_PER_TRANSACTION
         while done >= CHUNKS_PER_TRANSACTION:
             async with conn.transaction():
@@ -276,23 +276,23 @@ class Watchdog:
                 log.warning("leases_ended", crawls=len(crawls), builds=len(builds))
 
     async def retire(self, conn: Connection, now: datetime) -> None:
-        """Have pages that are gone disappear, unless so many of a host are that somebody should look first."""
+        """Remove pages that are gone, unless so many of a host are gone that the operator must decide."""
         async with conn.transaction():
             verdicts = await page_versions.judge(conn, n=CHUNKS_PER_TRANSACTION, now=now)
         for number, may_go in verdicts.items():
             if not may_go:
                 log.warning("held_back", host=number, hint="usher hosts show, usher hosts release")
 
-    async def reseat(self, conn: Connection, now: datetime) -> None:
+    async def place(self, conn: Connection, now: datetime) -> None:
         planned = await placements.plan(conn, now=now, limits=self.limits)
         async with conn.transaction():
             released = await placements.drop(conn, now=now, limits=self.limits)
         if any(planned) or released:
             MOVED_PLACEMENTS.inc(planned.moved)
-            log.info("seats", seated=planned.seated, moved=planned.moved, released=released)
+            log.info("seats", seated=planned.placed, moved=planned.moved, released=released)
 
     async def compact(self, conn: Connection, now: datetime) -> None:
-        """Have chunks leave of which nothing is left, and put those together of which little is."""
+        """Retire chunks without live pages, and merge those with few."""
         async with conn.transaction():
             done = await compaction.compact(conn, now=now)
         if not done:
@@ -300,7 +300,7 @@ class Watchdog:
         COMPACTED_CHUNKS.labels("retired").inc(len(done.retired))
         COMPACTED_CHUNKS.labels("made").inc(len(done.made))
         COMPACTED_CHUNKS.labels("given_up").inc(len(done.given_up))
-        begun = [one.chunk_id for one in done.begun]
+        begun = [merge.chunk_id for merge in done.begun]
         log.info(
             "compacted",
             retired=len(done.retired),
@@ -317,10 +317,10 @@ class Watchdog:
             log.info("pruned", events=pruned.events, queries=pruned.queries)
 
     async def measure(self, conn: Connection) -> None:
-        """How everybody is, for the metrics."""
+        """Update the metrics."""
         COMPONENTS_BY_HEALTH.clear()
-        found = await components.list_components(conn)
-        kinds = Counter((one.type or "unknown", one.health) for one in found)
+        listed = await components.list_components(conn)
+        kinds = Counter((component.type or "unknown", component.health) for component in listed)
         for kind, n in kinds.items():
             COMPONENTS_BY_HEALTH.labels(*kind).set(n)
         UNPLACED_CHUNKS.clear()
@@ -356,10 +356,10 @@ async def watch(
     limits: HealthLimits,
     told: asyncio.Event | None = None,
 ) -> None:
-    """A watchdog until it is told, or without that as a process until TERM or INT."""
-    with open_areas(settings) as found:
-        await migrate.ensure(found, ("work",), patience=settings.connect_timeout)
-        dsn = found.dsns[Area.WORK]
+    """Run a watchdog until `told` is set, or as a process until TERM or INT."""
+    with open_areas(settings) as databases:
+        await migrate.ensure(databases, ("work",), patience=settings.connect_timeout)
+        dsn = databases.dsns[Area.WORK]
         role = await usable_role(dsn, ROLE, patience=settings.connect_timeout)
         with stop_events(told) as (stop, _):
             ready("watchdog")

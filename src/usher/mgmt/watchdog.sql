@@ -1,6 +1,6 @@
 -- name: lead
--- Whether this connection is the one watchdog that works. It stays so until the connection ends, which the server sees to
--- if it hears nothing for long, also amid a transaction: one that is frozen must not keep the others from work.
+-- Tries to make this connection the leading watchdog until it ends. PostgreSQL ends a connection that is silent for long, also
+-- within a transaction, because a frozen watchdog must not stop the others.
 select
     pg_try_advisory_lock(%(lock)s),
     set_config('idle_session_timeout', %(silence)s, false),
@@ -23,9 +23,9 @@ set ended_at = excluded.ended_at,
 select ended_at, seconds, clock_skew_seconds, machine, silent_since, silent_components from work.watchdog_round;
 
 -- name: end_leases
--- The leases of components that failed end now; whoever takes back what expired takes these too.
+-- Ends the leases of failed components now; the watchdog then takes back all expired ones.
 update work.chunk
--- One that was settled while we waited for its row has no lease any more, and must not get one.
+-- A chunk that was settled while this waited for its row has no lease, and must not get one.
 set lease_until =
         case when crawler_id = any(%(components)s) and lease_until > %(now)s then %(now)s else lease_until end,
     build_lease_until =
@@ -41,7 +41,7 @@ where id in (
 );
 
 -- name: lost_with
--- Those of these components that had something which is nowhere else.
+-- Those of these components that had the only copy of something.
 select c.id, c.type, c.host
 from work.component c
 where c.id = any(%(components)s)

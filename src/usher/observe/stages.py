@@ -163,7 +163,7 @@ class FailingComponent:
 
 
 @dataclass(frozen=True, slots=True)
-class SuspectComponent:
+class ForeignPageSource:
     """A component whose chunks contained pages that were not assigned to it, with the last report."""
 
     host: str
@@ -196,7 +196,7 @@ class WorkStatus:
     last_hour: LastHour
     watched: bool  # a watchdog is active
     last_round: WatchdogRound | None
-    poisoned: Sequence[SuspectComponent] = ()
+    poisoned: Sequence[ForeignPageSource] = ()
     unrestored: UnrestoredState | None = None
     full_disks: Sequence[FullDiskComponent] = ()
 
@@ -257,7 +257,7 @@ async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
         await has_leader(conn, watchdog.WATCHDOG_LOCK),
         await watchdog.last_round(conn),
         await store.suspects.rows(
-            conn, SuspectComponent, lately=now - RECENT, most=MAX_COUNTED, n=MAX_NAMED
+            conn, ForeignPageSource, lately=now - RECENT, most=MAX_COUNTED, n=MAX_NAMED
         ),
         await incarnation.unrestored(conn),
         await store.full_disks.rows(conn, FullDiskComponent, prefix=f"{DISK_FULL}%", n=n),

@@ -128,39 +128,39 @@ CREATE FUNCTION work.claim_links(callers bigint[], ns integer[], widths integer[
 declare
     largest_sweep constant integer := 500000;  -- hosts
     grouped constant boolean := exists (select from work.politeness_group);
-    many constant integer := cardinality(callers);
+    crawlers constant integer := cardinality(callers);
     n integer := ns[1];
     width integer := widths[1];
     each integer := eaches[1];
     need constant integer := (n - 1) / each + 1;  -- hosts, if each has enough pages
     round integer;
-    sweep integer;  -- hosts at the head of the line that are checked together
-    looked bigint[];
+    sweep integer;  -- hosts at the head of the queue that are checked together
+    candidates bigint[];
     seen bigint[] := '{}';
     before integer;  -- hosts that were seen in earlier turns
     picked tid[];
-    found bigint[];
-    mine tid[];
-    whose bigint[];
+    page_hosts bigint[];
+    own_pages tid[];
+    own_hosts bigint[];
     since timestamptz;
     oldest timestamptz;
-    taken tid[] := '{}';  -- the pages of all turns, their hosts, and whose turn it was
+    taken tid[] := '{}';  -- the pages of all turns, their hosts, and the turn of each
     owners bigint[] := '{}';
     turns integer[] := '{}';
     served integer[] := '{}';
-    made bigint[];
+    new_chunks bigint[];
     chunks bigint[];  -- of each turn
 begin
-    if many > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
+    if crawlers > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
         select array_agg(g.place), array_agg(g.domain64), array_agg(((h.place - 1) / need + 1)::integer)
-        into picked, found, turns
+        into picked, page_hosts, turns
         from (
             select h.domain64, row_number() over (order by h.claim_at) as place
             from (
                 select h.domain64, h.claim_at from work.hosts h
                 where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
                 order by h.claim_at
-                limit need * many
+                limit need * crawlers
                 for no key update skip locked
             ) h
         ) h
@@ -171,76 +171,76 @@ begin
             limit case when h.place % need = 0 then n - (need - 1) * each else each end
             for no key update skip locked
         ) g;
-        if cardinality(picked) = n * many then
+        if cardinality(picked) = n * crawlers then
             taken := picked;
-            owners := found;
-            served := array(select generate_series(1, many));
+            owners := page_hosts;
+            served := array(select generate_series(1, crawlers));
         else
             turns := '{}';
         end if;
     end if;
-    for turn in 1..case when served = '{}' then many else 0 end loop
+    for turn in 1..case when served = '{}' then crawlers else 0 end loop
         n := ns[turn];
         width := widths[turn];
         each := eaches[turn];
-        mine := '{}';
-        whose := '{}';
+        own_pages := '{}';
+        own_hosts := '{}';
         oldest := null;
         before := cardinality(seen);
         round := 0;
         sweep := 5;
         loop
             round := round + 1;
-            looked := array(
+            candidates := array(
                 select h.domain64 from work.hosts h
                 where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open' and h.domain64 <> all(seen)
                 order by h.claim_at
-                -- As many as it takes if each of them has enough; then as many as there are pages to find.
-                limit least(width, case when round = 1 then (n - 1) / each + 1 else n - cardinality(mine) end)
+                -- First as many as needed if each of them has enough pages, then one for each missing page.
+                limit least(width, case when round = 1 then (n - 1) / each + 1 else n - cardinality(own_pages) end)
                 for no key update skip locked
             );
-            exit when looked = '{}';
-            seen := seen || looked;
+            exit when candidates = '{}';
+            seen := seen || candidates;
             if grouped then
-                looked := work.rested_hosts(looked, at, owners);
+                candidates := work.rested_hosts(candidates, at, owners);
             end if;
 
-            select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, found, since
+            select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, page_hosts, since
             from (
                 select g.place, g.domain64, g.admitted_at
-                from unnest(looked) with ordinality as turn (domain64, place)
+                from unnest(candidates) with ordinality as turn (domain64, place)
                 cross join lateral (
                     select g.ctid as place, g.id, g.domain64, g.priority, g.admitted_at
                     from work.guestbook g
                     where g.domain64 = turn.domain64 and g.state = 'pending'
                     order by g.priority, g.id
-                    limit least(each, n - cardinality(mine))
+                    limit least(each, n - cardinality(own_pages))
                     for no key update skip locked
                 ) g
                 order by turn.place, g.priority, g.id
-                limit n - cardinality(mine)
+                limit n - cardinality(own_pages)
             ) p;
 
-            if picked is null or not looked <@ found then
-                perform work.check_later(array(select unnest(looked) except select unnest(found)), at);
+            if picked is null or not candidates <@ page_hosts then
+                perform work.check_later(array(select unnest(candidates) except select unnest(page_hosts)), at);
                 sweep := least(sweep * 10, largest_sweep);
                 perform work.skip_idle_hosts(sweep, at, owners, grouped);
             end if;
-            mine := mine || picked;
-            whose := whose || found;
+            own_pages := own_pages || picked;
+            own_hosts := own_hosts || page_hosts;
             oldest := least(oldest, since);
-            exit when cardinality(mine) >= n;
+            exit when cardinality(own_pages) >= n;
         end loop;
-        if mine = '{}' or (
-            chunk is null and cardinality(mine) < n and (served <> '{}' or oldest > at - waits[turn])
+        if own_pages = '{}' or (
+            chunk is null and cardinality(own_pages) < n and (served <> '{}' or oldest > at - waits[turn])
         ) then
             seen := seen[:before];
             continue;
         end if;
         served := served || turn;
-        taken := taken || mine;
-        owners := owners || whose;
-        turns := turns || array_fill(turn, array[cardinality(mine)]);
+        taken := taken || own_pages;
+        owners := owners || own_hosts;
+        turns := turns || array_fill(turn, array[cardinality(own_pages)]);
     end loop;
     if served = '{}' then
         return;
@@ -252,12 +252,12 @@ begin
             select callers[s.turn], at, at + leases[s.turn] from unnest(served) as s (turn) order by s.turn
             returning work.chunk.id
         )
-        select array_agg(new.id order by new.id) into made from new;
+        select array_agg(new.id order by new.id) into new_chunks from new;
     else
-        made := array[chunk];
+        new_chunks := array[chunk];
     end if;
     for i in 1..cardinality(served) loop
-        chunks[served[i]] := made[i];
+        chunks[served[i]] := new_chunks[i];
     end loop;
 
     return query
@@ -292,7 +292,7 @@ begin
         where g.ctid = t.place
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
             case when not g.last_modified_assigned then g.last_modified end as last_modified,
-            -- A page that should be in the index and is not is fetched whole, whether it changed or not.
+            -- A page that should be in the index but is not is fetched without conditions.
             g.indexed_in is not null or g.noindex or g.text64 is null as kept
     )
     select
@@ -687,11 +687,11 @@ CREATE TABLE work.guestbook (
 )
 WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
 
-COMMENT ON TABLE work.guestbook IS 'Every page we know, one row a URL, for ever: a page may be gone, its row never is.';
+COMMENT ON TABLE work.guestbook IS 'Every known page, one row for each URL. Rows are never deleted.';
 
-COMMENT ON COLUMN work.guestbook.last_fetched IS 'Set by a fetch and by nothing else.';
+COMMENT ON COLUMN work.guestbook.last_fetched IS 'Only a fetch sets it.';
 
-COMMENT ON COLUMN work.guestbook.indexed_in IS 'The chunk that its newest text came in; null while there is nothing to find.';
+COMMENT ON COLUMN work.guestbook.indexed_in IS 'The chunk with its newest text; null if it has none in the index.';
 
 COMMENT ON COLUMN work.guestbook.text64 IS 'A hash of the text, without what surrounds it.';
 
@@ -699,21 +699,21 @@ COMMENT ON COLUMN work.guestbook.same_as IS 'The page that had the same text bef
 
 COMMENT ON COLUMN work.guestbook.content_type IS 'A code of work.content_type.';
 
-COMMENT ON COLUMN work.guestbook.misses IS 'Answers in a row that it is not there; the second one counts.';
+COMMENT ON COLUMN work.guestbook.misses IS 'Answers in a row that it is not there (work.is_gone).';
 
 COMMENT ON COLUMN work.guestbook.attempts IS 'Crawls of this admission that were lost with their crawler.';
 
 COMMENT ON COLUMN work.guestbook.priority IS 'Lower goes first; 0 is the front, where a hall pass puts a page.';
 
-COMMENT ON COLUMN work.guestbook.depth IS 'Clicks from where a crawl came in, by the shortest way that was found.';
+COMMENT ON COLUMN work.guestbook.depth IS 'The fewest clicks from the start of a crawl.';
 
-COMMENT ON COLUMN work.guestbook.noindex IS 'The page, or its server, asks not to be found.';
+COMMENT ON COLUMN work.guestbook.noindex IS 'The page or its server asks not to be indexed.';
 
-COMMENT ON COLUMN work.guestbook.lost_copy IS 'Its copy was lost while it was being fetched: if it is reported as unchanged, it is fetched once more, whole.';
+COMMENT ON COLUMN work.guestbook.lost_copy IS 'Its copy was lost during the fetch: if the crawler reports it as unchanged, it is fetched again without conditions.';
 
 COMMENT ON COLUMN work.guestbook.last_modified_assigned IS 'The server sent no date, and last_modified is the time of the fetch: no condition for a request.';
 
-COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved, in words.';
+COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved.';
 
 CREATE FUNCTION work.may_hold_unreported_text(page work.guestbook) RETURNS boolean
     LANGUAGE sql IMMUTABLE
@@ -1189,13 +1189,13 @@ CREATE TABLE work.chunk (
     CONSTRAINT chunk_state_known CHECK ((state = ANY (ARRAY['crawling'::text, 'crawled'::text, 'error'::text])))
 );
 
-COMMENT ON COLUMN work.chunk.crawler_id IS 'Null if it is made of other chunks.';
+COMMENT ON COLUMN work.chunk.crawler_id IS 'Null if compaction made it.';
 
-COMMENT ON COLUMN work.chunk.page_ids IS 'The pages that its crawler was given, recorded when the crawl ends; null if the chunk is made of others.';
+COMMENT ON COLUMN work.chunk.page_ids IS 'The pages that its crawler was given, recorded when the crawl ends; null if compaction made the chunk.';
 
 COMMENT ON COLUMN work.chunk.reason IS 'Why it is in error or parked.';
 
-COMMENT ON COLUMN work.chunk.propagated_at IS 'When every row had it; found out by us, whatever anybody says.';
+COMMENT ON COLUMN work.chunk.propagated_at IS 'When every row had it, according to the reports of the index servers.';
 
 CREATE VIEW mgmt.chunk AS
  SELECT id AS index,
@@ -1244,7 +1244,7 @@ COMMENT ON COLUMN work.component.health IS 'What the watchdog found.';
 
 COMMENT ON COLUMN work.component.health_url IS 'Where the watchdog last got a health status; null until it gets the first.';
 
-COMMENT ON COLUMN work.component.seen_at IS 'The last sign of life: a call to us, or an answer to the watchdog.';
+COMMENT ON COLUMN work.component.seen_at IS 'The last sign of life: a call to MGMT, or an answer to the watchdog.';
 
 COMMENT ON COLUMN work.component.called_at IS 'Its last call to MGMT; seen_at also counts answers to the watchdog.';
 
@@ -1302,9 +1302,9 @@ CREATE TABLE work.placement (
     CONSTRAINT placement_state_known CHECK ((state = ANY (ARRAY['wanted'::text, 'loaded'::text, 'leaving'::text])))
 );
 
-COMMENT ON COLUMN work.placement.released_at IS 'When its successor was loaded: from then on nobody counts on this copy, and its server may drop it.';
+COMMENT ON COLUMN work.placement.released_at IS 'When its successor was loaded: from then on the server may drop this copy.';
 
-COMMENT ON COLUMN work.placement.unreported IS 'Loaded when the database was dumped, and its server has not reported since the restore. It may have the copy.';
+COMMENT ON COLUMN work.placement.unreported IS 'Loaded when the database was dumped, but its server has not reported since the restore; it may have the copy.';
 
 CREATE VIEW mgmt.index_server AS
  SELECT row_number() OVER (ORDER BY p.chunk_id, p."row") AS index,
@@ -1378,25 +1378,25 @@ COMMENT ON COLUMN work.hosts.robots_at IS 'When its robots.txt was last read.';
 
 COMMENT ON COLUMN work.hosts.robots_delay IS 'The rest between two requests that its robots.txt asks for, up to a limit.';
 
-COMMENT ON COLUMN work.hosts.ready_at IS 'Politeness: nobody asks the host for a page before this time.';
+COMMENT ON COLUMN work.hosts.ready_at IS 'Politeness: crawlers send no request before this time.';
 
 COMMENT ON COLUMN work.hosts.rest_until IS 'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
 
-COMMENT ON COLUMN work.hosts.claim_at IS 'When a claim looks at this host next; infinity if nothing of it waits.';
+COMMENT ON COLUMN work.hosts.claim_at IS 'When a claim checks this host next; infinity if no page waits.';
 
-COMMENT ON COLUMN work.hosts.empty_checks IS 'Claims that found nothing here in a row: the next look comes later.';
+COMMENT ON COLUMN work.hosts.empty_checks IS 'Claims in a row that found no page; each delays the next check.';
 
-COMMENT ON COLUMN work.hosts.held_by IS 'The chunk whose crawler alone asks this host until it reports; ready_at is its lease.';
+COMMENT ON COLUMN work.hosts.held_by IS 'The chunk whose crawler alone may request pages until it reports; ready_at is its lease.';
 
 COMMENT ON COLUMN work.hosts.troubles IS 'Refusals and failures in a row, each doubling its rest.';
 
-COMMENT ON COLUMN work.hosts.scope IS 'Which links found on this host may bring new hosts or pages in.';
+COMMENT ON COLUMN work.hosts.scope IS 'Which hosts the links on its pages may lead to.';
 
-COMMENT ON COLUMN work.hosts.max_pages IS 'How many pages may be known of it; null for the house''s.';
+COMMENT ON COLUMN work.hosts.max_pages IS 'The most pages in the guestbook; null for the general setting.';
 
-COMMENT ON COLUMN work.hosts.max_depth IS 'How many clicks a new page may be from where the crawl came in; null for the house''s.';
+COMMENT ON COLUMN work.hosts.max_depth IS 'The most clicks from the start of the crawl to a new page; null for the general setting.';
 
-COMMENT ON COLUMN work.hosts.pages IS 'At least so many pages are known: counted when it had as many as it may, else 0.';
+COMMENT ON COLUMN work.hosts.pages IS 'A lower bound of its pages, counted when it reached max_pages; else 0.';
 
 COMMENT ON COLUMN work.hosts.revision IS 'Counts changes of policy, scope and filters.';
 
@@ -1434,11 +1434,11 @@ CREATE TABLE work.chunk_source (
     open boolean DEFAULT true NOT NULL
 );
 
-COMMENT ON COLUMN work.chunk_source.pages IS 'What was alive of the source when this began.';
+COMMENT ON COLUMN work.chunk_source.pages IS 'The live pages of the source when the merge began.';
 
-COMMENT ON COLUMN work.chunk_source.given IS 'Of these, what the last builder that took it was told to put into it.';
+COMMENT ON COLUMN work.chunk_source.given IS 'Those of them that the last builder was told to take.';
 
-COMMENT ON COLUMN work.chunk_source.open IS 'Until every row has the new chunk, or it was given up.';
+COMMENT ON COLUMN work.chunk_source.open IS 'Until every row has the new chunk, or the merge was given up.';
 
 CREATE TABLE work.compaction_candidate (
     chunk_id bigint NOT NULL,
@@ -1447,9 +1447,9 @@ CREATE TABLE work.compaction_candidate (
     alive integer
 );
 
-COMMENT ON COLUMN work.compaction_candidate.pages IS 'How many pages it was crawled with, if few of them brought a text.';
+COMMENT ON COLUMN work.compaction_candidate.pages IS 'How many pages were crawled, if few of them brought a text.';
 
-COMMENT ON COLUMN work.compaction_candidate.alive IS 'How many pages are left, if these are few enough to be put into another chunk.';
+COMMENT ON COLUMN work.compaction_candidate.alive IS 'How many pages are left, if they are few enough for a merge.';
 
 ALTER TABLE work.component ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.component_id_seq
@@ -1542,7 +1542,7 @@ CREATE TABLE work.politeness_group (
     CONSTRAINT politeness_group_is_named CHECK ((name <> ''::text))
 );
 
-COMMENT ON COLUMN work.politeness_group.rest_until IS 'The same for the group: the latest rest_until of its hosts when it was set.';
+COMMENT ON COLUMN work.politeness_group.rest_until IS 'The latest rest_until of its hosts.';
 
 ALTER TABLE work.politeness_group ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.politeness_group_id_seq
@@ -1619,9 +1619,9 @@ CREATE TABLE work.robots (
     CONSTRAINT robots_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4)))
 );
 
-COMMENT ON COLUMN work.robots.status IS 'As the server answered; null if it did not.';
+COMMENT ON COLUMN work.robots.status IS 'The answer of the server; null if it did not answer.';
 
-COMMENT ON COLUMN work.robots.failures IS 'Times in a row that it could not be had: nothing is fetched meanwhile.';
+COMMENT ON COLUMN work.robots.failures IS 'Failed attempts in a row; crawlers fetch no page of the host meanwhile.';
 
 CREATE TABLE work.schema_migrations (
     version character varying NOT NULL
@@ -1653,9 +1653,9 @@ CREATE TABLE work.settings (
     CONSTRAINT settings_rows_positive CHECK (((rows >= 1) AND (rows <= 1000)))
 );
 
-COMMENT ON COLUMN work.settings.revision IS 'Counts changes of the filters, so that whoever judged by older ones knows.';
+COMMENT ON COLUMN work.settings.revision IS 'Counts changes, so that doorkeepers notice that their cache is out of date.';
 
-COMMENT ON COLUMN work.settings.placed_rows IS 'How many rows the seats of all chunks were last looked through for.';
+COMMENT ON COLUMN work.settings.placed_rows IS 'For how many rows the placements of all chunks were last checked.';
 
 CREATE TABLE work.sitemap (
     domain64 bigint NOT NULL,
@@ -1682,11 +1682,11 @@ CREATE TABLE work.stale_copy (
     ready boolean DEFAULT false NOT NULL
 );
 
-COMMENT ON COLUMN work.stale_copy.newer IS 'The chunk with the newer text; null if the page is not to be found any more.';
+COMMENT ON COLUMN work.stale_copy.newer IS 'The chunk with the newer text; null if the page left the index.';
 
-COMMENT ON COLUMN work.stale_copy.held IS 'Too much of the host would go at once: somebody has to look first.';
+COMMENT ON COLUMN work.stale_copy.held IS 'Too many pages of the host would disappear at once: the operator must decide.';
 
-COMMENT ON COLUMN work.stale_copy.ready IS 'Whether it was looked at by those who know how much of the host would go.';
+COMMENT ON COLUMN work.stale_copy.ready IS 'The watchdog or the operator decided that it may disappear.';
 
 CREATE TABLE work.ticket_key (
     is_only boolean DEFAULT true NOT NULL,
@@ -1756,7 +1756,7 @@ CREATE TABLE work.watchdog_round (
 
 COMMENT ON COLUMN work.watchdog_round.clock_skew_seconds IS 'How far the clock of the watchdog''s machine is ahead of the database''s.';
 
-COMMENT ON COLUMN work.watchdog_round.silent_since IS 'Since when no component answers or calls; the watchdog suspects its own network then, and does nothing about them.';
+COMMENT ON COLUMN work.watchdog_round.silent_since IS 'Since when no component answers or calls; the watchdog then suspects its own network and takes no action.';
 
 ALTER TABLE ONLY work.chunk
     ADD CONSTRAINT chunk_pkey PRIMARY KEY (id);

@@ -10,7 +10,7 @@ import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 import msgspec
@@ -106,8 +106,8 @@ class Broker:
             latest = self._combine(query, attempts, k=k, offset=offset)
             if latest is None or (result and latest.missing > result.missing):
                 break  # no server answered, or the time was too short
-            known = result.snippets if result else {}
-            result = msgspec.structs.replace(latest, snippets=known | latest.snippets)
+            earlier = result.snippets if result else {}
+            result = msgspec.structs.replace(latest, snippets=earlier | latest.snippets)
             answers = answers_of(attempts)
             unfinished = servers_with_more(answers, latest.results, k, wanted)
             if not unfinished:
@@ -215,7 +215,8 @@ class Broker:
             request = SnippetsRequest(query=query, wanted=wanted, deadline=seconds_left(until))
             bodies[self.cluster.servers[host]] = msgspec.json.encode(request)
         answers = await call_servers(SNIPPETS, bodies, until)
-        return {(one.url, one.chunk): one.pieces for some in answers.values() for one in some}
+        snippets = chain.from_iterable(answers.values())
+        return {(snippet.url, snippet.chunk): snippet.pieces for snippet in snippets}
 
     # -- spelling
 

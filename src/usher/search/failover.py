@@ -86,8 +86,10 @@ class Failover:
         stats, silent = await self._get_stats(servers, self._until)
         if silent:
             attempt.settle(complete=False)
-        answering = [server for server in servers if server not in silent]
-        await asyncio.gather(*(self._query_server(one, stats, attempt) for one in answering))
+        calls = [
+            self._query_server(server, stats, attempt) for server in servers if server not in silent
+        ]
+        await asyncio.gather(*calls)
         attempt.settle(complete=len(attempt.answers) == len(attempt.row.servers))
 
     async def _query_server(

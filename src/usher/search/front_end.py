@@ -48,7 +48,7 @@ async def run_front_end(
             serve_component(endpoints, bind, options=guard) as address,
         ):
             ready(f"search page at {address}/")
-            host = options.host or bind.reached(address)
+            host = options.host or bind.public_host(address)
             log.info("searching", mgmt=settings.mgmt_url, host=host)
             client = Client(
                 settings.mgmt_url,

@@ -85,7 +85,7 @@ class IndexServer:
         began = loop_time()
         self.open_requests += 1
         try:
-            status, data = await self._pool.put(method.path, body, self._headers, until)
+            status, data = await self._pool.call(method.path, body, self._headers, until)
             if status == OK:
                 answer = method.decode(data)
                 self._note_success()

@@ -1,7 +1,6 @@
-"""feedparser's own corpus: small feeds, each with what is expected of it in a comment.
+"""feedparser's own corpus, which `scripts/corpus` fetches: small feeds with an expectation in a comment.
 
-Comes from feedparser's source distribution, which `scripts/corpus` fetches once; goes to the tests of the parse layer.
-Without it those tests are skipped.
+Without it the tests are skipped.
 """
 
 import re
@@ -15,7 +14,7 @@ from urllib.parse import urljoin
 import pytest
 
 TREE = Path(__file__).parents[3]
-SITE = "http://127.0.0.1:8097/"  # where the expectations think that they are served from
+SITE = "http://127.0.0.1:8097/"  # the server in the expectations
 KINDS = ("wellformed", "illformed", "encoding", "entities")
 EXPECTED = re.compile(rb"Description:\s*(.*?)\s*Expect:\s*(.*)\s*-->")
 HEADER = re.compile(rb"^Header:\s+([^:]+):(.+)$", re.MULTILINE)
@@ -35,7 +34,7 @@ OPENINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One feed: its bytes, what the server would say of it, and what is expected."""
+    """One feed: its bytes, its response headers and the expectation."""
 
     name: str
     body: bytes
@@ -45,7 +44,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """All of them."""
+    """All feeds of the corpus."""
     archive = _archive()
     with tarfile.open(archive) as packed:
         for member in packed:

@@ -1,8 +1,7 @@
 # ruff: noqa: ANN401 - feedparser keeps anything under its names
-"""A parsed feed under feedparser's names, so that feedparser's own expectations can be put to it.
+"""A `Feed` with feedparser's names, to evaluate feedparser's own expectations.
 
-Comes from a `Feed`; goes to the corpus test. A name of something that is not kept raises `NotKept`, a name of something
-that is kept but not there behaves as feedparser's dictionaries do.
+A name of something that Usher does not store raises `NotKept`. Other names behave as feedparser's dictionaries do.
 """
 
 import codecs

@@ -1,4 +1,4 @@
-"""A WebSub hub on loopback: takes subscriptions, asks back, and distributes, well or badly as a test wants it."""
+"""A WebSub hub on loopback that verifies subscriptions and distributes, correctly or not."""
 
 import asyncio
 import hashlib
@@ -13,7 +13,7 @@ SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An answer to the hub."""
+    """A response to the hub."""
 
     status: int
     body: bytes
@@ -21,7 +21,7 @@ class Told:
 
 @dataclass(slots=True)
 class Hub:
-    """Entered, it listens; `asked` is what it was sent, `told` what it was answered when it asked back."""
+    """A hub that listens while it is entered; `asked` has its requests, `told` the responses to its verifications."""
 
     status: int = 202
     verifies: bool = True
@@ -74,7 +74,7 @@ class Hub:
         task.add_done_callback(self._tasks.discard)
 
     async def settled(self) -> None:
-        """Everything that was asked is verified."""
+        """Verify every request."""
         while self._tasks:
             await asyncio.gather(*self._tasks)
 
@@ -85,13 +85,13 @@ class Hub:
         self.told.append(await self.call(form["hub.callback"], said))
 
     async def call(self, callback: str, said: dict[str, str]) -> Told:
-        """Ask back."""
+        """Verify a request."""
         return await request("GET", f"{callback}?{urlencode(said)}")
 
     async def publish(
         self, body: bytes, *, method: str = "sha256", signature: str | None = None
     ) -> Told:
-        """Distribute, signed as wanted, to whoever asked last."""
+        """Distribute to the last subscriber, with the given signature."""
         form = [one for one in self.asked if one["hub.mode"] == "subscribe"][-1]
         made = hmac.new(form["hub.secret"].encode(), body, getattr(hashlib, method)).hexdigest()
         given = f"{method}={made}" if signature is None else signature

@@ -1,4 +1,4 @@
-"""A databases with a feed that has a hub: what polls, and what the database has of the subscription then."""
+"""A feed with a hub, the polls of it, and its subscription in the database."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ def atom(*titles: str, hub: str = "", own: str = "") -> Response:
 
 
 class Room:
-    """A databases with a feed that has a hub, and MGMT, which the hub calls."""
+    """A feed with a hub, and MGMT, which the hub calls back."""
 
     def __init__(self, databases: FeedDatabases, fetcher: Fetcher, site: Website, hub: Hub) -> None:
         self.databases, self.fetcher, self.site, self.hub = databases, fetcher, site, hub

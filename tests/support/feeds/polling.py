@@ -1,4 +1,4 @@
-"""Feeds on a real site and a real database, with one who polls them and does what comes after."""
+"""Feeds on a real site, polled into a real database."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,8 +36,8 @@ def item(name: str, link: str = "", text: str = "") -> str:
     )
 
 
-class Newsroom:
-    """A databases, and whoever works in it; the clock goes on by an hour with every poll."""
+class PollingSetup:
+    """Databases and a fetcher; the clock advances by an hour with every poll."""
 
     def __init__(self, databases: FeedDatabases, fetcher: Fetcher) -> None:
         self.databases, self.fetcher, self.now = databases, fetcher, NOW
@@ -78,7 +78,7 @@ class Newsroom:
 
 
 @asynccontextmanager
-async def newsroom(database: str) -> AsyncIterator[Newsroom]:
+async def polling_setup(database: str) -> AsyncIterator[PollingSetup]:
     fetcher = Fetcher("t", allow=private_hosts.parse_allow_list("127.0.0.0/8"))
     async with Database(database, role=ROLES[0]) as db, fetcher:
-        yield Newsroom(FeedDatabases(db, None, ROLES, database, 5), fetcher)
+        yield PollingSetup(FeedDatabases(db, None, ROLES, database, 5), fetcher)

@@ -1,4 +1,4 @@
-"""Feeds as pages show them: read by our own parser, kept by our own store, on a database of the test's own."""
+"""Stored feeds for the tests of pages."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -60,7 +60,7 @@ def item(
 async def add(
     conn: Connection, url: str, document: bytes, *, tags: Sequence[str] = (), now: datetime
 ) -> int:
-    """Subscribe to a feed that says this, and read it; its number."""
+    """Subscribe to a feed and save this document; returns its number."""
     found = await subscriptions.add(conn, [Subscription(url, tags=tuple(tags))], now=now)
     feed = parse(document, url=url, content_type="application/rss+xml", now=now)
     assert isinstance(feed, Feed), feed
@@ -87,7 +87,7 @@ async def record_poll(
 
 
 def busy(base: str, *, per_day: Sequence[int], now: datetime) -> list[str]:
-    """So many items of each of the last days, today's last."""
+    """Items of the last days, with this many per day, today last."""
     found = []
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     for ago, number in enumerate(reversed(per_day)):
@@ -153,7 +153,7 @@ async def fill(dsn: str, *, now: datetime | None = None) -> dict[str, int]:
 
 
 def hostile(now: datetime) -> tuple[str, bytes]:
-    """A feed whose every word wants to be more than that."""
+    """A feed whose texts all contain markup or scripts."""
     base = "https://bad.example"
     items = [
         item(f"h{place}", text, text, base=base, date=now - HOUR, tags=[text])

@@ -1,8 +1,4 @@
-"""All that feeds are, table by table, without what no two runs share: numbers of rows and times of sight.
-
-Comes from a database; goes to tests that compare two of them. A row that points at others is written with what these
-say in place of their numbers, so that whole trees are compared.
-"""
+"""The contents of all tables of feeds, without row numbers and times, so that two runs can be compared."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,1 +1,1 @@
-"""Code that several tests share: index."""
+"""Shared by tests of the index and the front-end."""

@@ -1,4 +1,4 @@
-"""Documents by the thousand for index servers: a crawler and a builder played by the test, who speak MGMT's API."""
+"""Thousands of documents for index servers, delivered by a crawler and a builder that the test implements."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Pages for tests of the index, and what is found of them."""
+"""Sample documents, and searches for them."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

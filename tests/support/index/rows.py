@@ -42,14 +42,14 @@ Chunks = Mapping[int, Sequence[IndexDocument]]
 SERVES = """
 import asyncio, sys
 from pathlib import Path
-from support.index.rows import serve_alone
-asyncio.run(serve_alone(Path(sys.argv[1]), sys.argv[2]))
+from support.index.rows import serve_engine
+asyncio.run(serve_engine(Path(sys.argv[1]), sys.argv[2]))
 """
 
 
 @dataclass
-class Seat:
-    """One index server of a row: where it is, what it holds, and whether it lets anybody wait."""
+class RowServer:
+    """One index server of a row: its address, its chunks, and whether it delays its answers."""
 
     row: int
     host: str
@@ -153,7 +153,7 @@ class Rows:
         self.directory = directory
         self.maps = Maps()
         self.address = ""
-        self.seats: list[Seat] = []
+        self.servers: list[RowServer] = []
         self.stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -163,28 +163,28 @@ class Rows:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for seat in self.seats:
-            seat.open.set()
-        # Together: each takes a moment to see that nobody is in the room any more.
-        await asyncio.gather(self.stack.aclose(), *(seat.leave() for seat in self.seats))
+        for server in self.servers:
+            server.open.set()
+        # Together: each takes a moment to stop.
+        await asyncio.gather(self.stack.aclose(), *(server.leave() for server in self.servers))
 
-    async def add(self, row: int, chunks: Chunks) -> Seat:
+    async def add(self, row: int, chunks: Chunks) -> RowServer:
         """One more server in a row, with these chunks."""
-        path = self.directory / f"server-{row}-{len(self.seats)}"
+        path = self.directory / f"server-{row}-{len(self.servers)}"
         stack = AsyncExitStack()
         engine = await asyncio.to_thread(filled, path, chunks)
         stack.callback(engine.close)
         desk = QueryHandlers(2)
         desk.engine = engine
         stack.callback(desk.close)
-        seat = Seat(row, "", list(chunks), stack, engine)
-        seat.open.set()
-        endpoints = [watched(one, seat) for one in desk.endpoints()]
+        server = RowServer(row, "", list(chunks), stack, engine)
+        server.open.set()
+        endpoints = [watched(one, server) for one in desk.endpoints()]
         address = await stack.enter_async_context(serve_component(endpoints, ANY))
-        seat.host = address.removeprefix("http://")
-        self.seats.append(seat)
-        self.maps.rows.setdefault(row, {})[seat.host] = seat.chunks
-        return seat
+        server.host = address.removeprefix("http://")
+        self.servers.append(server)
+        self.maps.rows.setdefault(row, {})[server.host] = server.chunks
+        return server
 
     async def rows(self, number: int, each: int, chunks: Chunks) -> None:
         """So many rows of so many servers; each row has every chunk once."""
@@ -193,23 +193,23 @@ class Rows:
                 await self.add(row, {c: d for c, d in chunks.items() if (c + row) % each == place})
 
     @asynccontextmanager
-    async def hall(self) -> AsyncIterator[ClusterView]:
+    async def cluster(self) -> AsyncIterator[ClusterView]:
         async with MapClient(self.address, timeout=5) as mgmt:
-            hall = ClusterView(mgmt)
-            await hall.refresh()
+            cluster = ClusterView(mgmt)
+            await cluster.refresh()
             try:
-                yield hall
+                yield cluster
             finally:
-                hall.close()
+                cluster.close()
 
 
-def watched(endpoint: ComponentEndpoint, seat: Seat) -> ComponentEndpoint:
+def watched(endpoint: ComponentEndpoint, server: RowServer) -> ComponentEndpoint:
     async def handler(call: ComponentCall[None]) -> object:
-        seat.asked.append(endpoint.path)
-        await seat.open.wait()
-        if endpoint.path in seat.refused:
+        server.asked.append(endpoint.path)
+        await server.open.wait()
+        if endpoint.path in server.refused:
             raise Unreachable("There is too much to do.")
-        if seat.garbled:
+        if server.garbled:
             return Response("<html>It works!", media_type="text/html")
         return await endpoint.handler(call)
 
@@ -224,7 +224,7 @@ def filled(path: Path, chunks: Chunks) -> Engine:
     return engine
 
 
-class Backstage:
+class LoopThread:
     """A loop in a thread of its own, so that a test can wait for a browser, and the rows in it."""
 
     def __init__(self) -> None:
@@ -242,7 +242,7 @@ class Backstage:
 
 
 @asynccontextmanager
-async def fronting(rows: Rows, data: Path, **wish: Any) -> AsyncIterator[str]:  # noqa: ANN401
+async def running_front_end(rows: Rows, data: Path, **wish: Any) -> AsyncIterator[str]:  # noqa: ANN401
     """A front-end for these rows, as `usher front` would run it; gives its address."""
     stop, ready = asyncio.Event(), asyncio.Queue[str]()
     settings = Settings(data=data, mgmt_url=rows.address)
@@ -279,7 +279,7 @@ def library() -> dict[int, list[IndexDocument]]:
         ),
         page("copy/1", "two of a kind", title="Kind", text64=5),
         page("copy/2", "two of a kind", title="Kind", text64=5),
-        page("untitled/page.html", "nobody named this nameless page", title=""),
+        page("untitled/page.html", "an author without a name wrote this nameless page", title=""),
         page("a/very/long/way/to/go/in/the/end", "a long way", title="Far away"),
     ]
     hosts = ("docs.example.org", "www.example.org", "news.example.net")
@@ -297,7 +297,7 @@ def library() -> dict[int, list[IndexDocument]]:
     return {5: odd} | {chunk: many[chunk - 1 :: 4] for chunk in (1, 2, 3, 4)}
 
 
-class Process:
+class ServerProcess:
     """An index server as a process of its own, which can be frozen and killed."""
 
     def __init__(
@@ -329,10 +329,10 @@ class Process:
         self.process.communicate(timeout=30)
 
 
-async def serve_alone(path: Path, bind: str) -> None:
+async def serve_engine(path: Path, bind: str) -> None:
     desk = QueryHandlers(2)
     desk.engine = Engine.open(path, heap=HEAP)
     options = GuardOptions(insecure=True)
     async with serve_component(desk.endpoints(), read_bind(bind), options=options) as address:
-        print(address.removeprefix("http://"), flush=True)  # noqa: T201 - whoever started us reads it
+        print(address.removeprefix("http://"), flush=True)  # noqa: T201 - the parent process reads it
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""A whole house on stage: what crawls, builds and serves as processes, and questions to every index server."""
+"""A complete stack of processes: crawler, builder, index servers, and queries to every index server."""
 
 import http.client
 import json
@@ -13,30 +13,30 @@ from support.processes.killable import eventually
 from support.processes.stack import USHER
 
 
-class House:
+class Stack:
     """A crawl, and those who make it findable; servers by row and number, as in `server-1-2`."""
 
     def __init__(self, crawl: Crawls) -> None:
         self.crawl = crawl
-        self.stack = crawl.stack
+        self.processes = crawl.processes
 
-    def enter(self, name: str, role: str, *words: str) -> None:
+    def start(self, name: str, role: str, *words: str) -> None:
         """A component, or the one of that name again."""
         port = self.crawl.ports.setdefault(name, free_port())
         mgmt = f"http://127.0.0.1:{self.crawl.port}"
         command = (*USHER, role, "--mgmt", mgmt, "--bind", f"127.0.0.1:{port}", *words)
-        self.stack.start(name, *command)
+        self.processes.start(name, *command)
 
-    def fall(self, name: str) -> None:
-        """Kill -9, and nobody takes its place."""
-        self.stack.running[name].kill()
-        self.stack.running[name].wait()
+    def kill(self, name: str) -> None:
+        """Kill a component with SIGKILL; it is not restarted."""
+        self.processes.running[name].kill()
+        self.processes.running[name].wait()
 
     def servers(self, rows: int, each: int) -> None:
         self.crawl.run("update work.settings set rows = %s", rows)
         for row in range(1, rows + 1):
             for number in range(1, each + 1):
-                self.enter(f"server-{row}-{number}", "index-server", "--row", str(row))
+                self.start(f"server-{row}-{number}", "index-server", "--row", str(row))
 
     def row(self, row: int) -> list[str]:
         return [name for name in self.crawl.ports if name.startswith(f"server-{row}-")]
@@ -79,7 +79,7 @@ def post(port: int, path: str, body: object) -> tuple[int, Any]:
 
 
 @contextmanager
-def house(dsn: str, directory: Path, **settings: object) -> Iterator[House]:
-    """A house without anybody in it but MGMT."""
+def running_stack(dsn: str, directory: Path, **settings: object) -> Iterator[Stack]:
+    """A stack with MGMT only."""
     with crawls(dsn, directory, **settings) as crawl:
-        yield House(crawl)
+        yield Stack(crawl)

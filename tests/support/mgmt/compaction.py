@@ -8,7 +8,7 @@ from support.mgmt.admitted_pages import NONE, NOW, component, delay, url
 from usher.db.pool import Connection
 from usher.door import hosts
 from usher.door.guestbook import FetchReport, FetchResult
-from usher.mgmt import chunks, compaction, compaction_merge, page_versions, placements
+from usher.mgmt import chunk_pages, chunks, compaction, compaction_merge, page_versions, placements
 from usher.mgmt.chunks import PageClaim
 from usher.mgmt.compaction import CompactionResult, MergedChunk
 
@@ -75,7 +75,7 @@ class House:
         assert len(pack.pages) == len(paths)
         outcomes = []
         for page in pack.pages:
-            found = await chunks.find_page(self.conn, url(page.url))
+            found = await chunk_pages.find_page(self.conn, url(page.url))
             assert found
             page_result: FetchResult = "unchanged" if found.path in same else result
             known = (found.domain64, found.path, page_result, pack.chunk_id, status)
@@ -145,7 +145,7 @@ class House:
         [made] = (await self.compact()).begun
         return made
 
-    async def taken(self, builder: int = 0) -> tuple[int, list[compaction_merge.ChunkSource]]:
+    async def taken(self, builder: int = 0) -> tuple[int, list[compaction_merge.MergeSourceChunk]]:
         """It is taken by a builder; what that is told."""
         chunk = (await self.claim(builder))[0]
         return chunk, (await compaction_merge.manifest(self.conn, [chunk]))[chunk]

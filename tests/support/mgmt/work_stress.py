@@ -12,6 +12,7 @@ from usher.db.pool import CONFLICT_ERRORS, Connection, Database, connect
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import FetchReport, FetchResult
 from usher.mgmt import (
+    chunk_pages,
     chunks,
     compaction,
     compaction_merge,
@@ -168,7 +169,7 @@ class Stress:
     ) -> list[FetchReport]:
         reported = []
         for page in pages:
-            found = await chunks.find_page(conn, url(page.url))
+            found = await chunk_pages.find_page(conn, url(page.url))
             assert found
             result, status = self.fetched(page)
             text = self.random.getrandbits(60)

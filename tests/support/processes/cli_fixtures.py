@@ -1,4 +1,4 @@
-"""Commands in a directory of their own, on a database of their own, that may ask sites on loopback."""
+"""Commands in a temporary directory with a test database, which may request sites on loopback."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from support.processes.commands import Ran, usher
 
 
 class Desk:
-    """Where somebody sits and types."""
+    """Runs `usher` with the database and the directory of a test."""
 
     def __init__(self, database: str, directory: Path) -> None:
         self.environment = {"DATABASE_URL": database, "USHER_ALLOW_PRIVATE": "127.0.0.0/8"}

@@ -1,7 +1,7 @@
-"""Commands as processes of their own that need not load anything: each is forked from one that has all of it.
+"""Run commands in processes that are forked from one with all modules loaded, so that they start fast.
 
-Comes from `commands.usher`, a connection for each command, with its words, environment, directory and streams; goes on
-as `python -m usher` does. That each command loads what it needs is for tests/house to see.
+`commands.usher` opens a connection for each command and sends its arguments, environment, directory and streams. The
+forked process continues as `python -m usher`. Tests in tests/house check that each command imports what it needs.
 """
 
 import atexit
@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-LONGEST = 1 << 20  # bytes of a wish
+MAX_REQUEST_BYTES = 1 << 20
 FILES_SENT = 4  # three streams, and the caller's network namespace
 OWN_NETWORK = "/proc/thread-self/ns/net"
 
@@ -49,11 +49,11 @@ class Nursery:
         self, words: list[str], environment: dict[str, str], cwd: Path | None, streams: list[int]
     ) -> int:
         """The exit code of one command with these streams, as `subprocess` has it."""
-        wish = {"words": words, "environment": environment, "cwd": str(cwd or Path.cwd())}
+        request = {"words": words, "environment": environment, "cwd": str(cwd or Path.cwd())}
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
             line.settimeout(120)
             line.connect(self._address)
-            message = json.dumps(wish).encode("utf-8", "surrogateescape")
+            message = json.dumps(request).encode("utf-8", "surrogateescape")
             with open(OWN_NETWORK, "rb") as network:  # noqa: PTH123 - only its descriptor is used
                 socket.send_fds(line, [message], [*streams, network.fileno()])
             pid = int(line.recv(64))
@@ -77,15 +77,15 @@ def nursery() -> Nursery:
 
 
 class Child(Exception):
-    """We are the command now."""
+    """Raised in the forked process, which continues as the command."""
 
-    def __init__(self, wish: dict[str, Any], streams: list[int]) -> None:
+    def __init__(self, request: dict[str, Any], streams: list[int]) -> None:
         super().__init__()
-        self.wish, self.streams = wish, streams
+        self.request, self.streams = request, streams
 
 
 def serve(listener: socket.socket) -> None:
-    """Fork whoever is asked for, and tell how each ended, until nobody is there to ask."""
+    """Fork the requested commands and report how each ended, until the test run is over."""
     with selectors.DefaultSelector() as watched:
         watched.register(sys.stdin, selectors.EVENT_READ)
         watched.register(listener, selectors.EVENT_READ)
@@ -107,7 +107,7 @@ def serve(listener: socket.socket) -> None:
 
 
 def fork(line: socket.socket) -> tuple[int, int]:
-    message, streams, _, _ = socket.recv_fds(line, LONGEST, FILES_SENT)
+    message, streams, _, _ = socket.recv_fds(line, MAX_REQUEST_BYTES, FILES_SENT)
     pid = os.fork()
     if not pid:
         line.close()
@@ -127,13 +127,13 @@ def become(child: Child) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    wish = child.wish
+    request = child.request
     os.environ.clear()
-    os.environ.update(wish["environment"])
+    os.environ.update(request["environment"])
     time.tzset()
-    os.chdir(wish["cwd"])
-    sys.path[0:1] = [wish["cwd"], *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
-    sys.argv[1:] = wish["words"]
+    os.chdir(request["cwd"])
+    sys.path[0:1] = [request["cwd"], *filter(None, os.environ.get("PYTHONPATH", "").split(":"))]
+    sys.argv[1:] = request["words"]
     runpy.run_module("usher", run_name="__main__", alter_sys=True)
 
 

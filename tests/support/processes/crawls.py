@@ -1,4 +1,4 @@
-"""A crawl on a stage of its own: MGMT and crawlers as processes, the guestbook to look at, and a web on loopback."""
+"""A crawl with MGMT and crawlers as processes, and a site on loopback."""
 
 import http.client
 import json
@@ -25,7 +25,7 @@ SETTINGS: Mapping[str, object] = {
     "chunk_wait": 0.1,
     "contact": "crawl@example.org",
 }
-# It takes back leases that ended, and believes nobody dead: on a busy machine answers are late.
+# It takes back expired leases but declares no component dead: on a busy machine responses are late.
 DOG = ("watchdog", "--every", "0.3", "--misses", "20", "--grace", "600")
 FORGIVEN = """
 update work.guestbook set attempts = 0
@@ -35,9 +35,9 @@ where id in (select id from work.guestbook where attempts > 0 for update skip lo
 
 @dataclass(slots=True)
 class Crawls:
-    """MGMT that runs, and whoever crawls for it."""
+    """A running MGMT and its crawlers."""
 
-    stack: ProcessStack
+    processes: ProcessStack
     dsn: str
     directory: Path
     port: int
@@ -49,7 +49,7 @@ class Crawls:
 
     def usher(self, *words: str, given: str = "") -> str:
         """A command that ends well, and what it says."""
-        done = run(list(words), self.stack.environment, given=given.encode())
+        done = run(list(words), self.processes.environment, given=given.encode())
         assert done.code == 0, (words, done.out[-2000:], done.err[-2000:])
         return done.out
 
@@ -60,11 +60,11 @@ class Crawls:
         """One more crawler, or the one of that name again."""
         port = self.ports.setdefault(name, free_port())
         mgmt, bind = f"http://127.0.0.1:{self.port}", f"127.0.0.1:{port}"
-        self.stack.start(name, *USHER, "crawler", "--mgmt", mgmt, "--bind", bind, *words)
+        self.processes.start(name, *USHER, "crawler", "--mgmt", mgmt, "--bind", bind, *words)
 
     def watched(self) -> None:
         """Leases that end come back; a busy machine is enough to end one."""
-        self.stack.start("dog", *USHER, *DOG)
+        self.processes.start("dog", *USHER, *DOG)
 
     def forgive(self) -> None:
         """No page is blamed: one lost three times is an error, and rightly, but here it is the test that kills."""
@@ -92,7 +92,7 @@ class Crawls:
         ticks = os.sysconf("SC_CLK_TCK")
         stats = {
             name: Path(f"/proc/{one.pid}/stat").read_text().rpartition(")")[2].split()
-            for name, one in self.stack.running.items()
+            for name, one in self.processes.running.items()
         }
         return ", ".join(
             f"{name} {(int(fields[11]) + int(fields[12])) / ticks:.1f} s CPU"
@@ -101,7 +101,7 @@ class Crawls:
 
     def peak(self, name: str = "crawler") -> int:
         """The most megabytes that a crawler has had so far."""
-        text = Path(f"/proc/{self.stack.running[name].pid}/status").read_text()
+        text = Path(f"/proc/{self.processes.running[name].pid}/status").read_text()
         [line] = [line for line in text.splitlines() if line.startswith("VmHWM")]
         return int(line.split()[1]) // 1024
 

@@ -43,7 +43,7 @@ NUMBER_OF_CHUNKS = 4
 class GuardedCluster:
     """PostgreSQL, MGMT and components, each with its own token; ports by name."""
 
-    stack: ProcessStack
+    processes: ProcessStack
     lease: EmbeddedServerLease
     directory: Path
     ports: dict[str, int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class GuardedCluster:
         return (self.directory / "log").read_text()
 
     def usher(self, *words: str) -> str:
-        done = run(list(words), self.stack.environment)
+        done = run(list(words), self.processes.environment)
         assert done.code == 0, (words, done.out[-2000:], done.err[-2000:])
         return done.out.strip()
 
@@ -72,7 +72,7 @@ class GuardedCluster:
 
     def start_mgmt(self, name: str) -> None:
         self.ports.setdefault(name, free_port())
-        self.stack.start(name, *USHER, "mgmt", "--bind", f"0.0.0.0:{self.ports[name]}")
+        self.processes.start(name, *USHER, "mgmt", "--bind", f"0.0.0.0:{self.ports[name]}")
         assert eventually(lambda: ready(self.ports[name]), 60), self.log[-4000:]
 
     def start(self, name: str, kind: str, mgmt: str, *words: str) -> None:
@@ -80,14 +80,14 @@ class GuardedCluster:
         role = {"front-end": "front"}.get(kind, kind)
         token = self.tokens.get(name) or self.add_token(name, kind)
         bind = ("--bind", f"0.0.0.0:{self.ports[name]}", "--host", self.host(name))
-        before = self.stack.environment
-        self.stack.environment = {**before, "USHER_TOKEN": token}
-        self.stack.start(name, *USHER, role, "--mgmt", self.url(mgmt), *bind, *words)
-        self.stack.environment = before
+        before = self.processes.environment
+        self.processes.environment = {**before, "USHER_TOKEN": token}
+        self.processes.start(name, *USHER, role, "--mgmt", self.url(mgmt), *bind, *words)
+        self.processes.environment = before
 
     def signal(self, number: signal.Signals, *names: str) -> None:
         for name in names:
-            self.stack.running[name].send_signal(number)
+            self.processes.running[name].send_signal(number)
 
     def search(self, name: str = "front") -> tuple[int, Any]:
         """Status and body of a search for what every page contains."""

@@ -1,4 +1,4 @@
-"""The one command as somebody at a terminal runs it: a process in a group of its own, and all that it starts."""
+"""`usher crawl`, `up` and `demo` as a user runs them at a terminal: one process group with all child processes."""
 
 import json
 import os
@@ -23,7 +23,7 @@ PORTS = ("mgmt", "front", "crawler", "builder", "server", "site")
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """One run of `usher …`; its words are in a file, as those of its parts are."""
+    """One run of `usher …`; its output and the logs of its processes are in files."""
 
     process: subprocess.Popen[bytes]
     data: Path
@@ -35,32 +35,32 @@ class Show:
 
     @property
     def logs(self) -> str:
-        """The end of what everybody said, for whoever reads why a test failed."""
+        """The end of its output and of all logs, for the message of a failed test."""
         ends = [file.read_text()[-1500:] for file in sorted(self.data.glob("log*/*.log"))]
         return "\n".join([self.said, *ends])
 
-    def kin(self) -> list[int]:
-        """Every process below it."""
-        found, waiting = [], [self.process.pid]
+    def descendants(self) -> list[int]:
+        """Every descendant process."""
+        pids, waiting = [], [self.process.pid]
         while waiting:
             with suppress(OSError):
                 for task in Path(f"/proc/{waiting.pop()}/task").iterdir():
                     waiting += map(int, (task / "children").read_text().split())
-            found += [pid for pid in waiting if pid not in found]
-        return found
+            pids += [pid for pid in waiting if pid not in pids]
+        return pids
 
     def role_processes(self) -> dict[str, int]:
         """The pid of each role process by its name."""
-        lines = {pid: words(pid) for pid in self.kin()}
+        lines = {pid: words(pid) for pid in self.descendants()}
         return {line[-1]: pid for pid, line in lines.items() if "role-process" in line}
 
     def ctrl_c(self) -> None:
-        """As a terminal does it: to the whole group."""
+        """Send SIGINT to the whole group, as a terminal does."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def ends(self, seconds: float = 40) -> int:
-        """Its exit code, once nobody below it is left either."""
-        below = self.kin()
+        """Its exit code, after all descendants have ended too."""
+        below = self.descendants()
         code = self.process.wait(seconds)
         assert eventually(lambda: not any(map(running, below)), 10), [
             words(pid) for pid in below if running(pid)
@@ -73,12 +73,12 @@ class Show:
     def ask(self, query: str) -> Any:  # noqa: ANN401 - JSON
         port = json.loads((self.data / "ports.json").read_text())["front"]
         where = f"http://127.0.0.1:{port}/search.json?q={quote(query)}"
-        with urllib.request.urlopen(where, timeout=20) as told:
-            return json.load(told)
+        with urllib.request.urlopen(where, timeout=20) as response:
+            return json.load(response)
 
     def finds(self, query: str) -> list[str]:
         """The URLs of the first page of results."""
-        return [one["url"] for one in self.ask(query)["results"]]
+        return [result["url"] for result in self.ask(query)["results"]]
 
 
 def words(pid: int) -> list[str]:
@@ -89,7 +89,7 @@ def words(pid: int) -> list[str]:
 
 @contextmanager
 def show(data: Path, *given: str, dsn: str = "", ports: bool = True) -> Iterator[Show]:
-    """`usher …` in this data directory, at ports of its own; whatever is left of it at the end is killed."""
+    """Run `usher …` in this data directory on free ports; kill what is left of it at the end."""
     if ports and not (data / "ports.json").exists():
         data.mkdir(parents=True, exist_ok=True)
         (data / "ports.json").write_text(json.dumps({name: free_port() for name in PORTS}))
@@ -103,12 +103,12 @@ def show(data: Path, *given: str, dsn: str = "", ports: bool = True) -> Iterator
             stderr=out,
             start_new_session=True,
         )
-    one = Show(process, data, file)
+    run = Show(process, data, file)
     below: Sequence[int] = ()
     try:
-        yield one
+        yield run
     finally:
-        below = one.kin()
+        below = run.descendants()
         process.kill()
         process.wait()
         for pid in below:

@@ -1,4 +1,4 @@
-"""Debian's chromium as a test drives it: over a pipe, in the browser's own protocol, without a package for it."""
+"""Drives Debian's chromium over a pipe, in the browser's own protocol."""
 
 import base64
 import fcntl
@@ -63,7 +63,7 @@ NAMELESS: Final = """[...document.querySelectorAll("a, button, input:not([type=h
 
 
 def high(pipe: tuple[int, int]) -> tuple[int, int]:
-    """The same pipe by numbers that nobody else means."""
+    """Duplicate the pipe to unused descriptors."""
     reads, writes = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 20) for end in pipe)
     for end in pipe:
         os.close(end)

@@ -1,6 +1,6 @@
-"""What a server may do to HTTP itself: odd but good answers, broken ones, and odd codings.
+"""Responses that stretch or break HTTP: unusual but valid ones, broken ones, and unusual codings.
 
-Goes to `Website(ODD | CROOKED)`; for more of the kind, and for what a site does with its pages, see hostile.py.
+Use with `Website(ODD | CROOKED)`; hostile.py has more, and hostile pages.
 """
 
 import gzip

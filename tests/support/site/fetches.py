@@ -1,4 +1,4 @@
-"""A client of the web that may go to loopback, and asks the test which addresses a name has."""
+"""A fetcher that may connect to loopback, with a DNS of the test."""
 
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""What a web site may do to its visitors, good and bad: each set a mapping path → behaviour.
+"""Behaviours of web sites, good and hostile: each set maps paths to behaviours.
 
-Goes to `Website(PLAIN | TRAPS)`, to `Website(EVERYTHING)`, or one by one to `site.add(path, …)`.
-What is endless here is bounded by the site that serves it; what is big is built when first asked.
+Use with `Website(PLAIN | TRAPS)`, `Website(EVERYTHING)`, or one by one with `site.add(path, …)`.
+The site limits endless responses; large responses are built at the first request.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Small PDFs, made by hand so that tests know every byte of them."""
+"""Small PDFs, written by hand so that tests know every byte."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
-"""A real web site on loopback, in a thread of its own, for tests that must meet the web.
+"""A real web site on loopback, in a thread of its own.
 
-Comes from whoever says what each path answers (`hostile.py` has the ready ones, as data).
-Goes to any HTTP client, in this process or in another; `log` and `served` tell what it met.
+A mapping of paths to behaviours says what it responds (`hostile.py` has ready ones); `log` and `served` record
+the requests.
 """
 
 import asyncio
@@ -173,7 +173,7 @@ class Website:
         self._thread.start()
 
     def stop(self) -> None:
-        """Hang up on everybody and leave no thread and no socket; twice is no harm."""
+        """Close all connections, threads and sockets; a second call does nothing."""
         thread, self._thread = self._thread, None
         if thread is None:
             return

@@ -106,11 +106,11 @@ def clock_text(host: admin.HostSummary, now: datetime) -> str:
 
 
 async def add_hosts(app: App, texts: Sequence[str], often: str | None) -> list[Host]:
-    names = host_names(texts)
+    names, interval = host_names(texts), parse_cadence(often) if often else None
     async with door_transaction(app) as conn:
         registered = await hosts.register(conn, names=names, now=await server_time(conn))
-        if often:
-            await admin.change_host(conn, names=names, cadence=parse_cadence(often))
+        if interval:
+            await admin.change_host(conn, names=names, cadence=interval)
     return [registered[name] for name in names]
 
 

@@ -81,7 +81,9 @@ async def read_host(app: App, text: str) -> HostView:
             raise await unknown_host(conn, name)
         reach = [await range_name(conn, within) for within in reach_ranges(host)]
         pages = await admin.count_pages(conn, number=host.domain64)
-        known = await admin.count_known_pages(conn, number=host.domain64, most=host.most_pages)
+        known = await admin.count_known_pages(
+            conn, number=host.domain64, most=host.effective_max_pages
+        )
         house, access = await hosts.door_settings(conn), await private_access.of_host(conn, name)
         return HostView(host, reach, pages, known, house.filters, access)
 
@@ -122,8 +124,8 @@ def show_host(view: HostView) -> None:
     ]
     show_field("pages", ", ".join(counts) or "none")
     if counts:
-        full = "; new pages are refused" if view.known >= host.most_pages else ""
-        show_field("", f"{view.known:,} of at most {host.most_pages:,}{full}")
+        full = "; new pages are refused" if view.known >= host.effective_max_pages else ""
+        show_field("", f"{view.known:,} of at most {host.effective_max_pages:,}{full}")
 
 
 def show_clock(host: HostDetails, now: datetime) -> None:
@@ -132,7 +134,7 @@ def show_clock(host: HostDetails, now: datetime) -> None:
     show_field("host", f"{host.name}, {host.policy}{reason}")
     show_field("number", f"{host.domain64}, hex {domain64.to_hex(host.domain64)}")
     show_field("clock", clock_text(host, now))
-    often = cadence.show(host.cadence or host.house_cadence)
+    often = cadence.show(host.cadence or host.general_cadence)
     adaptive = "; adapted to each page" if host.adaptive else ""
     show_field("cadence", f"{often}{default_mark(host.cadence)}{adaptive}")
     show_field("scope", f"{host.scope}: {SCOPE_TEXTS[host.scope]}")
@@ -147,8 +149,8 @@ def clock_text(host: HostDetails, now: datetime) -> str:
 
 
 def limit_lines(host: HostDetails) -> Iterator[str]:
-    yield f"at most {host.most_pages:,} pages{default_mark(host.max_pages)}"
-    depth = f"new pages up to {host.deepest} clicks from the start of the crawl"
+    yield f"at most {host.effective_max_pages:,} pages{default_mark(host.max_pages)}"
+    depth = f"new pages up to {host.effective_max_depth} clicks from the start of the crawl"
     yield f"{depth}{default_mark(host.max_depth)}"
 
 
@@ -246,18 +248,18 @@ def times(number: int) -> str:
 
 def host_json(host: HostDetails) -> dict[str, Any]:
     fields = asdict(host)
-    for name in ("house_cadence", "house_max_pages", "house_max_depth", "id", "revision"):
+    for name in ("general_cadence", "general_max_pages", "general_max_depth", "id", "revision"):
         del fields[name]
     return json_fields(
         {
             **fields,
             "hex": domain64.to_hex(host.domain64),
             "scheme": Scheme(host.scheme).word,
-            "cadence": cadence.show(host.cadence or host.house_cadence),
+            "cadence": cadence.show(host.cadence or host.general_cadence),
             "cadence_of": "host" if host.cadence else "house",
-            "max_pages": host.most_pages,
+            "max_pages": host.effective_max_pages,
             "max_pages_of": "house" if host.max_pages is None else "host",
-            "max_depth": host.deepest,
+            "max_depth": host.effective_max_depth,
             "max_depth_of": "house" if host.max_depth is None else "host",
             "scope_ranges": [[str(part.start), str(part.end)] for part in reach_ranges(host)],
         }
@@ -270,7 +272,7 @@ def host_view_json(view: HostView) -> dict[str, Any]:
         "reach": view.reach,
         "pages": view.pages,
         "known": view.known,
-        "full": view.known >= view.host.most_pages,
+        "full": view.known >= view.host.effective_max_pages,
         "private": private_json(view.private),
     }
 

@@ -252,10 +252,8 @@ async def add_job(
     async with queue_transaction(app) as conn:
         now = await server_time(conn)
         scheduled = parse_start(at, now) if at else None
-        needs = tuple(options.pop("needs", ()))
-        job = JobRequest(
-            parse_type(type_), program, args, scheduled=scheduled, needs=needs, **options
-        )
+        given = {name: value for name, value in options.items() if value is not None}
+        job = JobRequest(parse_type(type_), program, args, scheduled=scheduled, **given)
         [enqueued] = await jobs.enqueue(conn, [job], now=now)
         return enqueued
 

@@ -1,7 +1,6 @@
 """`usher db`: create, migrate, back up and check the schemas and roles of the databases."""
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,13 @@ from usher.cli.app import (
 from usher.cli.output import echo
 
 SCHEMA_NAMES = ("work", "control", "feeds", "multimatch")
-Command = Callable[..., Any]
-
-
-def schema_option(command: Command) -> Command:
-    option = click.option(
-        "--schema",
-        "schemas",
-        multiple=True,
-        type=click.Choice(SCHEMA_NAMES),
-        help="Only this schema; may be repeated.",
-    )
-    return option(command)
+schema_option = click.option(
+    "--schema",
+    "schemas",
+    multiple=True,
+    type=click.Choice(SCHEMA_NAMES),
+    help="Only this schema; may be repeated.",
+)
 
 
 @click.group()

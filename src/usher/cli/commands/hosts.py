@@ -6,8 +6,16 @@ from typing import Any, Literal, get_args
 
 import click
 
-from usher.cli.app import App, json_option, limit_option, pass_app, run, show_json
-from usher.cli.commands.db import Command
+from usher.cli.app import (
+    App,
+    Command,
+    json_option,
+    limit_option,
+    pass_app,
+    run,
+    show_json,
+    with_options,
+)
 
 Policy = Literal["open", "paused", "blocked"]
 POLICIES = get_args(Policy)
@@ -25,43 +33,31 @@ def or_default(number: click.IntRange | click.FloatRange) -> Callable[[Any], flo
     return lambda text: DEFAULT if text == DEFAULT else number.convert(text, None, None)
 
 
-def limit_options(*, unset: bool) -> Callable[[Command], Command]:
-    """Add the options for the limits of a host; `unset` accepts the word `default`."""
+def limit_options(*, unset: bool) -> Command:
+    """The options for the limits of a host; `unset` accepts the word `default`."""
     pages, depth = click.IntRange(1, MAX_PAGES), click.IntRange(0, MAX_DEPTH)
-
-    def add_to(command: Command) -> Command:
-        for option in (
-            click.option(
-                "--max-depth",
-                type=or_default(depth) if unset else depth,
-                metavar="N",
-                help="Maximum clicks from the start of a crawl.",
-            ),
-            click.option(
-                "--max-pages",
-                type=or_default(pages) if unset else pages,
-                metavar="N",
-                help="Maximum number of pages per host.",
-            ),
-        ):
-            command = option(command)
-        return command
-
-    return add_to
-
-
-def filter_options(command: Command) -> Command:
-    """Add the options for a list of filters."""
-    file = click.Path(path_type=Path, exists=True, dir_okay=False)
-    for option in (
-        click.option("--no-filters", is_flag=True, help="Remove all filters."),
+    page_type: Any = or_default(pages) if unset else pages
+    depth_type: Any = or_default(depth) if unset else depth
+    return with_options(
+        click.option("--max-pages", type=page_type, metavar="N", help="Maximum pages per host."),
         click.option(
-            "--filter", "single", multiple=True, metavar="JSON", help="A filter; may be repeated."
+            "--max-depth", type=depth_type, metavar="N", help="Maximum clicks from the start."
         ),
-        click.option("--filters", "file", type=file, help="A JSON file with a list of filters."),
-    ):
-        command = option(command)
-    return command
+    )
+
+
+filter_options = with_options(
+    click.option(
+        "--filters",
+        "file",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        help="A JSON file with a list of filters.",
+    ),
+    click.option(
+        "--filter", "single", multiple=True, metavar="JSON", help="A filter; may be repeated."
+    ),
+    click.option("--no-filters", is_flag=True, help="Remove all filters."),
+)
 
 
 @click.group()

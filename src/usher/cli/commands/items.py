@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run, show_json
+from usher.cli.app import App, json_option, pass_app, run, show_json, with_options
 
-FILTER_OPTIONS = (
+filter_options = with_options(
     click.option("--feed", metavar="FEED", help="Of this feed (number or URL)."),
     click.option(
         "--tag", default="", metavar="TAG", help="Of feeds with this tag, or in this category."
@@ -28,13 +28,6 @@ FILTER_OPTIONS = (
     ),
     json_option,
 )
-
-
-def filter_options(command: Any) -> Any:  # noqa: ANN401 - as click has it
-    """Add the options that select items."""
-    for option in reversed(FILTER_OPTIONS):
-        command = option(command)
-    return command
 
 
 @click.group()

@@ -1,14 +1,20 @@
 """`usher jobs`: list, add, retry, cancel and rerun jobs, and read their log."""
 
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from usher.cli.app import App, json_option, limit_option, pass_app, run, show_json
+from usher.cli.app import (
+    App,
+    json_option,
+    limit_option,
+    pass_app,
+    run,
+    show_json,
+    with_options,
+)
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 LIVE_STATES = ("pending", "waiting", "running", "temporary-error")
 ENDED_STATES = ("completed", "permanent-error", "cancelled", "temporary-error")
 JOB_ID = click.IntRange(1, 2**63 - 1)
@@ -26,23 +32,22 @@ type_option = click.option(
 ids_option = click.option("--ids", "only_ids", is_flag=True, help="Print only the job numbers.")
 
 
-def filter_options(command: Command) -> Command:
-    """Add the options that select jobs."""
-    for option in (
-        click.option("--after", metavar="ID", help="Start after this job."),
-        limit_option,
-        click.option(
-            "--contains",
-            metavar="TEXT",
-            help="With this text in program, arguments, message or key.",
-        ),
-        click.option("--host", metavar="NAME", help="On this machine."),
-        click.option("--resource", metavar="NAME", help="Of this resource."),
-        click.option("--task", metavar="TASK", help="Of this task (name or number)."),
-        click.option("--type", metavar="TYPE", help="Of this type."),
-    ):
-        command = option(command)
-    return command
+filter_options = with_options(
+    click.option("--type", metavar="TYPE", help="Of this type."),
+    click.option("--task", metavar="TASK", help="Of this task (name or number)."),
+    click.option("--resource", metavar="NAME", help="Of this resource."),
+    click.option("--host", metavar="NAME", help="On this machine."),
+    click.option("--contains", metavar="TEXT", help="With this text in command, message or key."),
+    limit_option,
+    click.option("--after", metavar="ID", help="Start after this job."),
+)
+# The options that jobs and tasks share.
+job_options = with_options(
+    click.option("--resource", metavar="NAME", help="Resource it uses; created if it is new."),
+    click.option("--priority", type=click.IntRange(-32_768, 32_767), help="Lower runs first. [0]"),
+    click.option("--host", "host_rule", metavar="RULE", help="A machine, allow:a,b or deny:a,b."),
+    click.option("--data", metavar="TEXT", help="Passed to the program as USHER_TASK_DATA."),
+)
 
 
 @click.group()
@@ -177,23 +182,8 @@ def show(app: App, id_: int, attempt: int | None, host: str | None, *, as_json: 
 @jobs.command(context_settings=PROGRAM_SETTINGS)
 @type_option
 @click.option("--at", metavar="TIME", help="Start at this time, or +15m from now.")
-@click.option("--resource", metavar="NAME", help="Resource it uses; created if it is new.")
-@click.option(
-    "--priority",
-    default=0,
-    show_default=True,
-    type=click.IntRange(-32_768, 32_767),
-    help="Lower numbers run first.",
-)
-@click.option(
-    "--host",
-    "host_rule",
-    default="",
-    metavar="RULE",
-    help="A machine's name, allow:a,b or deny:a,b.",
-)
+@job_options
 @click.option("--key", metavar="KEY", help="Add no job while one with this key waits or runs.")
-@click.option("--data", metavar="TEXT", help="Passed to the program as USHER_TASK_DATA.")
 @click.option(
     "--needs",
     multiple=True,

@@ -12,38 +12,34 @@ from usher.cli.app import (
     pass_app,
     run,
     show_json,
+    with_options,
     yes_option,
 )
-from usher.cli.commands.jobs import PROGRAM_SETTINGS, Command
+from usher.cli.commands.jobs import PROGRAM_SETTINGS, job_options
 from usher.cli.output import echo
 from usher.cli.wording import record_json
 
 names_argument = click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 
 
-def task_options(command: Command) -> Command:
-    """Add the options for the settings of a task."""
-    for option in (
-        click.option("--data", metavar="TEXT", help="Passed to the program as USHER_TASK_DATA."),
-        click.option("--priority", type=click.IntRange(-32_768, 32_767), help="Lower numbers run first."),
-        click.option("--host", "host_rule", metavar="RULE", help="A machine's name, allow:a,b or deny:a,b."),
-        click.option("--resource", metavar="NAME", help="Resource it uses; created if it is new."),
-        click.option(
-            "--auto/--no-auto", "autoperiodicity", default=None,
-            help="Whether the program may change the interval.",
-        ),
-        click.option("--jitter", metavar="DURATION", help="Delay each run at random by up to this."),
-        click.option("--timezone", metavar="ZONE", help="Of the time of day or cron expression. [UTC]"),
-        click.option("--cron", metavar="EXPRESSION", help="Five fields, or a name such as @daily."),
-        click.option("--second", type=click.IntRange(0, 59), help="At this second of the minute."),
-        click.option("--minute", type=click.IntRange(0, 59), help="At this minute of the hour."),
-        click.option("--hour", type=click.IntRange(0, 23), help="At this hour of the day."),
-        click.option("--every", "periodicity", metavar="DURATION", help="Interval between runs: 90s, 15m, 1d."),
-        click.option("--type", metavar="TYPE", help="Selects the [worker.TYPE] settings of its jobs."),
-        click.option("--name", metavar="NAME", help="Its name."),
-    ):  # fmt: skip
-        command = option(command)
-    return command
+task_options = with_options(
+    click.option("--name", metavar="NAME", help="Its name."),
+    click.option("--type", metavar="TYPE", help="Selects the [worker.TYPE] settings of its jobs."),
+    click.option("--every", "periodicity", metavar="DURATION", help="Interval: 90s, 15m, 1d."),
+    click.option("--hour", type=click.IntRange(0, 23), help="At this hour of the day."),
+    click.option("--minute", type=click.IntRange(0, 59), help="At this minute of the hour."),
+    click.option("--second", type=click.IntRange(0, 59), help="At this second of the minute."),
+    click.option("--cron", metavar="EXPRESSION", help="Five fields, or a name such as @daily."),
+    click.option("--timezone", metavar="ZONE", help="Of the time of day or cron. [UTC]"),
+    click.option("--jitter", metavar="DURATION", help="Delay each run at random by up to this."),
+    click.option(
+        "--auto/--no-auto",
+        "autoperiodicity",
+        default=None,
+        help="Whether the program may change the interval.",
+    ),
+    job_options,
+)
 
 
 @click.group()

@@ -4,22 +4,22 @@ from datetime import timedelta
 
 import click
 
-from usher.cli.app import App, pass_app, run_service
+from usher.cli.app import App, Command, pass_app, run_service
 from usher.cli.commands.services import metrics_option, with_metrics
 from usher.cli.output import echo
 
-MIN_SECONDS = 0.1  # seconds
+MIN_SECONDS = 0.1
+
+
+def seconds_option(name: str, default: float, low: float, high: float, text: str) -> Command:
+    limits = click.FloatRange(low, high)
+    return click.option(
+        name, type=limits, default=default, show_default=True, metavar="SECONDS", help=text
+    )
 
 
 @click.command()
-@click.option(
-    "--every",
-    type=click.FloatRange(MIN_SECONDS, 3600),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Interval between two pings of a component.",
-)
+@seconds_option("--every", 5.0, MIN_SECONDS, 3600, "Interval between two pings of a component.")
 @click.option(
     "--misses",
     type=click.IntRange(1, 1000),
@@ -28,21 +28,9 @@ MIN_SECONDS = 0.1  # seconds
     metavar="N",
     help="Missed pings that count as a failure.",
 )
-@click.option(
-    "--probation",
-    type=click.FloatRange(0, 86_400),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a recovered component stays on probation.",
-)
-@click.option(
-    "--grace",
-    type=click.FloatRange(0, 30 * 86_400),
-    default=300.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long a failure may last before others take over.",
+@seconds_option("--probation", 60.0, 0, 86_400, "How long a recovered component is on probation.")
+@seconds_option(
+    "--grace", 300.0, 0, 30 * 86_400, "How long a failure lasts before others take over."
 )
 @metrics_option
 @pass_app

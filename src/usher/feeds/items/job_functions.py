@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from usher.crawl.service import make_fetcher
@@ -11,7 +11,7 @@ from usher.errors import BadSetting, NotFound, UsherError
 from usher.feeds.items import clean_job, multimatch
 from usher.feeds.items.digest import digest_all
 from usher.feeds.items.permalink import PageOutcome, fetch_item_page
-from usher.feeds.store.databases import open_databases
+from usher.feeds.store.databases import FeedDatabases, open_databases
 from usher.settings import LoadedSettings, load
 from usher.worker import PermanentError, TemporaryError, job
 
@@ -33,18 +33,20 @@ def permalink(number: str) -> None:
 
 def clean(number: str) -> None:
     """Clean the items of the feed with this number."""
-    outcome = run_job(_clean(int(number)))
+    outcome = run_job(_with_databases(lambda dbs: clean_job.clean_feed(dbs, int(number))))
     _set_message(" ".join([outcome.words, *outcome.problems]))
 
 
 def digest() -> None:
     """Digest all items that are new or changed."""
-    _set_message(f"{run_job(_digest())} items.")
+    items = run_job(_with_databases(lambda dbs: digest_all(dbs.search)))
+    _set_message(f"{items} items.")
 
 
 def name_all() -> None:
     """Give names in the schema `multimatch` to the feeds, items and enclosures that have none."""
-    feeds, items, enclosures = run_job(_name_all())
+    work = _with_databases(lambda dbs: multimatch.name_all(dbs.search))
+    feeds, items, enclosures = run_job(work)
     _set_message(f"Named {feeds} feeds, {items} items and {enclosures} enclosures.")
 
 
@@ -80,16 +82,6 @@ async def _permalink(id_: int) -> PageOutcome:
         return await fetch_item_page(databases, fetcher, id_)
 
 
-async def _digest() -> int:
+async def _with_databases(work: Callable[[FeedDatabases], Awaitable[T]]) -> T:
     async with open_databases(job_settings().settings) as databases:
-        return await digest_all(databases.search)
-
-
-async def _name_all() -> tuple[int, int, int]:
-    async with open_databases(job_settings().settings) as databases:
-        return await multimatch.name_all(databases.search)
-
-
-async def _clean(id_: int) -> clean_job.CleanOutcome:
-    async with open_databases(job_settings().settings) as databases:
-        return await clean_job.clean_feed(databases, id_)
+        return await work(databases)

@@ -72,5 +72,5 @@ class LazyDatabases:
         dsn, patience = databases.search.dsn, databases.connect_timeout
         role = await feed_databases.available_role(dsn, READER_ROLE, patience)
         size = min(CONNECTIONS, self._settings.pool_size)
-        made = Database(dsn, size=size, patience=patience, role=role)
-        return OpenDatabases(databases, await stack.enter_async_context(made))
+        reader = Database(dsn, size=size, patience=patience, role=role)
+        return OpenDatabases(databases, await stack.enter_async_context(reader))

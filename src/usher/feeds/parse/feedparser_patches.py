@@ -78,7 +78,7 @@ class PatchedParser:
     namespaces: Final = PREFIXES
     _matchnamespaces: Final = PREFIXES
 
-    def __init__(self: Any, max_items: int, *given: object) -> None:
+    def __init__(self: Any, max_items: int, *args: object) -> None:
         self.left = max_items
         self.full = False
         self.image_outside = False
@@ -88,7 +88,7 @@ class PatchedParser:
         self.days: list[str] = []
         self.popped = ""
         self.markup: list[str] = []  # open tags inside an element of `_TEXT_ELEMENTS`
-        super().__init__(*given)
+        super().__init__(*args)
         self.namespacemap[UNDECLARED_ATOM] = ""
 
     # What feedparser loses
@@ -186,9 +186,9 @@ class PatchedParser:
         if name not in _VOID_MARKUP:
             self.handle_data(f"</{name}>", escape=0)
 
-    def pop(self: Any, *given: Any) -> Any:  # noqa: ANN401 - as feedparser has it
+    def pop(self: Any, *args: Any) -> Any:  # noqa: ANN401 - as feedparser has it
         self.markup.clear()
-        value = _mixin.pop(self, *given)
+        value = _mixin.pop(self, *args)
         self.popped = value if isinstance(value, str) else ""
         return value
 
@@ -240,9 +240,9 @@ class PatchedParser:
     def _sync_author_detail(self: Any, key: str = "author") -> None:
         """Do nothing: authors are complete already."""
 
-    def _add_tag(self: Any, *given: object) -> None:
+    def _add_tag(self: Any, *args: object) -> None:
         if len(self._get_context().setdefault("tags", [])) < MAX_CATEGORIES:
-            _mixin._add_tag(self, *given)
+            _mixin._add_tag(self, *args)
 
     def _end_category(self: Any) -> None:
         """Name a category without a term by its text or label, and never by the next category."""

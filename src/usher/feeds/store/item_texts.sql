@@ -16,7 +16,7 @@ order by id;
 -- name: digest_items
 -- The search words and simhashes of items. Items whose row changed since are left out, because a page or a clean text may
 -- arrive without a new hash. The lock keeps the version valid until the words are written.
-with given as (
+with input as (
     select i.id, g.hash, g.title, g.body, g.simhash
     from unnest(
         %(ids)s::bigint[], %(hashes)s::uuid[], %(versions)s::text[], %(titles)s::text[], %(bodies)s::text[],
@@ -31,12 +31,12 @@ with given as (
         id,
         setweight(to_tsvector('simple', title), 'A') || setweight(to_tsvector('simple', body), 'B'),
         simhash
-    from given
+    from input
     on conflict (item_id) do update set words = excluded.words, simhash = excluded.simhash
 )
 update feeds.feed_item i
 set digested = g.hash
-from given g
+from input g
 where i.id = g.id;
 
 -- name: lock_copies
@@ -46,7 +46,7 @@ select pg_advisory_xact_lock(%(lock)s);
 -- name: mark_copies
 -- Marks those of the items, all of one feed, that copy an item of another feed. An item that has copies itself is not
 -- marked.
-with given as (
+with input as (
     select t.item_id, t.simhash, i.feed_id, i.same_as
     from feeds.feed_item_text t
     join feeds.feed_item i on i.id = t.item_id
@@ -54,7 +54,7 @@ with given as (
         and not exists (select from feeds.feed_item c where c.same_as = t.item_id)
 ), near as (
     select g.item_id, min(coalesce(i.same_as, o.item_id)) as first
-    from given g
+    from input g
     cross join lateral (
         (
             select item_id, simhash from feeds.feed_item_text
@@ -77,7 +77,7 @@ with given as (
 )
 update feeds.feed_item i
 set same_as = near.first
-from given g
+from input g
 left join near on near.item_id = g.item_id
 where i.id = g.item_id and i.same_as is distinct from near.first
 returning i.id, i.same_as;

@@ -93,41 +93,41 @@ with wanted as (
     delete from feeds.feed_item2geo where feed_item_id in (select id from wanted)
 ), rating as (
     delete from feeds.feed_item2rating where feed_item_id in (select id from wanted)
-), kept as (
+), remaining as (
     select e.id from feeds.enclosure e join wanted w on w.id = e.feed_item_id where e.mark = any(w.media)
 ), caption as (
-    delete from feeds.enclosure_caption where enclosure_id in (select id from kept)
+    delete from feeds.enclosure_caption where enclosure_id in (select id from remaining)
 ), credit as (
-    delete from feeds.enclosure_credit where enclosure_id in (select id from kept)
+    delete from feeds.enclosure_credit where enclosure_id in (select id from remaining)
 ), restriction as (
-    delete from feeds.enclosure_restriction where enclosure_id in (select id from kept)
+    delete from feeds.enclosure_restriction where enclosure_id in (select id from remaining)
 ), small as (
-    delete from feeds.thumbnail where enclosure_id in (select id from kept)
+    delete from feeds.thumbnail where enclosure_id in (select id from remaining)
 ), medium_category as (
-    delete from feeds.enclosure2category where enclosure_id in (select id from kept)
+    delete from feeds.enclosure2category where enclosure_id in (select id from remaining)
 ), medium_rating as (
-    delete from feeds.enclosure2rating where enclosure_id in (select id from kept)
+    delete from feeds.enclosure2rating where enclosure_id in (select id from remaining)
 )
 delete from feeds.enclosure e using wanted w where w.id = e.feed_item_id and e.mark <> all(w.media);
 
 -- name: add_shared_rows
 -- New authors, categories, ratings and places of feeds, items and media. The order of the rows prevents deadlocks
 -- between two feeds that add the same ones.
-with given as materialized (
+with input as materialized (
     select g.item, array(select e from jsonb_array_elements(coalesce(g.item -> 'enclosures', '[]')) e) as media
     from jsonb_to_recordset(%(items)s::jsonb) as g (item jsonb)
 ), author as (
     insert into feeds.author (fullname, email, link)
     select distinct a.name, a.email, a.href
-    from given, jsonb_to_recordset(given.item -> 'authors') as a (name text, email text, href text)
+    from input, jsonb_to_recordset(input.item -> 'authors') as a (name text, email text, href text)
     order by 1, 2, 3
     on conflict do nothing
 ), category as (
     insert into feeds.category (term, scheme, label, type)
     select distinct c.term, c.scheme, c.label, case when c.keyword then 'k' else 'c' end
     from (
-        select item -> 'categories' as list from given
-        union all select m -> 'categories' from given, unnest(given.media) m
+        select item -> 'categories' as list from input
+        union all select m -> 'categories' from input, unnest(input.media) m
     ) of, jsonb_to_recordset(of.list) as c (term text, scheme text, label text, keyword boolean)
     order by 1, 2, 3, 4
     on conflict do nothing
@@ -135,48 +135,48 @@ with given as materialized (
     insert into feeds.rating (scheme, value)
     select distinct r.scheme, r.value
     from (
-        select item -> 'ratings' as list from given
-        union all select m -> 'ratings' from given, unnest(given.media) m
+        select item -> 'ratings' as list from input
+        union all select m -> 'ratings' from input, unnest(input.media) m
     ) of, jsonb_to_recordset(of.list) as r (scheme text, value text)
     order by 1, 2
     on conflict do nothing
 )
 insert into feeds.geo (latitude, longitude, name)
 select distinct p.latitude, p.longitude, p.name
-from given, jsonb_to_recordset(given.item -> 'places') as p (latitude double precision, longitude double precision, name text)
+from input, jsonb_to_recordset(input.item -> 'places') as p (latitude double precision, longitude double precision, name text)
 order by 1, 2, 3
 on conflict do nothing;
 
 -- name: add_item_details
 -- The related rows of items, except media.
-with given as materialized (
+with input as materialized (
     select id, item from jsonb_to_recordset(%(items)s::jsonb) as g (id bigint, item jsonb)
 ), link as (
     insert into feeds.feed_item_link (feed_item_id, relation, link, type, title, language)
     select g.id, l.rel, l.href, l.type, l.title, l.language
-    from given g,
+    from input g,
         jsonb_to_recordset(g.item -> 'links') as l (rel text, href text, type text, title text, language text)
 ), event as (
     insert into feeds.feed_item_event (feed_item_id, "start", "end", title, location)
     select g.id, e."start", e."end", e.title, e.location
-    from given g,
+    from input g,
         jsonb_to_recordset(g.item -> 'events') as e ("start" timestamptz, "end" timestamptz, title text, location text)
 ), thumbnail as (
     insert into feeds.thumbnail (feed_item_id, url, width, height, "time")
     select g.id, t.url, feeds.bounded4(t.width), feeds.bounded4(t.height), t."time"
-    from given g,
+    from input g,
         jsonb_to_recordset(g.item -> 'thumbnails')
             as t (url text, width numeric, height numeric, "time" double precision)
 ), author as (
     insert into feeds.feed_item2author (feed_item_id, author_id, type)
     select g.id, o.id, left(a.role, 1)
-    from given g, jsonb_to_recordset(g.item -> 'authors') as a (name text, email text, href text, role text)
+    from input g, jsonb_to_recordset(g.item -> 'authors') as a (name text, email text, href text, role text)
     join feeds.author o on o.mark = md5(a.name || E'\n' || a.email || E'\n' || a.href)::uuid
     on conflict do nothing
 ), category as (
     insert into feeds.feed_item2category (feed_item_id, category_id)
     select g.id, o.id
-    from given g, jsonb_to_recordset(g.item -> 'categories') as c (term text, scheme text, label text, keyword boolean)
+    from input g, jsonb_to_recordset(g.item -> 'categories') as c (term text, scheme text, label text, keyword boolean)
     join feeds.category o on o.mark = md5(
         case when c.keyword then 'k' else 'c' end || E'\n' || c.term || E'\n' || c.scheme || E'\n' || c.label
     )::uuid
@@ -184,24 +184,24 @@ with given as materialized (
 ), rating as (
     insert into feeds.feed_item2rating (feed_item_id, rating_id)
     select g.id, o.id
-    from given g, jsonb_to_recordset(g.item -> 'ratings') as r (scheme text, value text)
+    from input g, jsonb_to_recordset(g.item -> 'ratings') as r (scheme text, value text)
     join feeds.rating o on o.mark = md5(r.scheme || E'\n' || r.value)::uuid
     on conflict do nothing
 )
 insert into feeds.feed_item2geo (feed_item_id, geo_id)
 select g.id, o.id
-from given g,
+from input g,
     jsonb_to_recordset(g.item -> 'places') as p (latitude double precision, longitude double precision, name text)
 join feeds.geo o on o.latitude = p.latitude and o.longitude = p.longitude and o.mark = md5(p.name)::uuid
 on conflict do nothing;
 
 -- name: add_media
 -- The media of items, each once, and their related rows.
-with given as materialized (
-    select distinct on (g.id, e.one ->> 'url') g.id as item_id, e.one, md5(e.one ->> 'url')::uuid as mark
+with input as materialized (
+    select distinct on (g.id, e.medium ->> 'url') g.id as item_id, e.medium, md5(e.medium ->> 'url')::uuid as mark
     from jsonb_to_recordset(%(items)s::jsonb) as g (id bigint, item jsonb),
-        jsonb_array_elements(g.item -> 'enclosures') with ordinality as e (one, turn)
-    order by g.id, e.one ->> 'url', e.turn
+        jsonb_array_elements(g.item -> 'enclosures') with ordinality as e (medium, turn)
+    order by g.id, e.medium ->> 'url', e.turn
 ), put as (
     insert into feeds.enclosure as o (
         feed_item_id, link, title, description, medium, expression, mime, language, filesize, duration, width, height,
@@ -212,7 +212,7 @@ with given as materialized (
         feeds.bounded8(e.length), feeds.bounded8(e.duration),
         feeds.bounded4(e.width), feeds.bounded4(e.height), e.bit_rate, e.frame_rate,
         e.sampling_rate, feeds.bounded4(e.channels), e.copyright_url, e.copyright, %(now)s, %(now)s
-    from given g, jsonb_to_record(g.one) as e (
+    from input g, jsonb_to_record(g.medium) as e (
         url text, type text, length numeric, title text, description text, medium text, expression text, language text,
         duration numeric, width numeric, height numeric, bit_rate double precision, frame_rate double precision,
         sampling_rate double precision, channels numeric, copyright text, copyright_url text
@@ -226,29 +226,29 @@ with given as materialized (
         copyright_attribution = excluded.copyright_attribution, mod_date = excluded.mod_date
     returning o.id, o.feed_item_id, o.mark
 ), medium as (
-    select put.id, g.one from put join given g on g.item_id = put.feed_item_id and g.mark = put.mark
+    select put.id, g.medium from put join input g on g.item_id = put.feed_item_id and g.mark = put.mark
 ), caption as (
     insert into feeds.enclosure_caption (enclosure_id, language, type, time_start, time_end, caption)
     select m.id, c.language, c.type, c."start", c."end", c.text
-    from medium m, jsonb_to_recordset(m.one -> 'captions')
+    from medium m, jsonb_to_recordset(m.medium -> 'captions')
         as c (text text, type text, language text, "start" double precision, "end" double precision)
 ), credit as (
     insert into feeds.enclosure_credit (enclosure_id, role, scheme, credit)
     select m.id, c.role, c.scheme, c.text
-    from medium m, jsonb_to_recordset(m.one -> 'credits') as c (text text, role text, scheme text)
+    from medium m, jsonb_to_recordset(m.medium -> 'credits') as c (text text, role text, scheme text)
 ), restriction as (
     insert into feeds.enclosure_restriction (enclosure_id, type, relationship, restriction)
     select m.id, r.type, r.relationship, r.text
-    from medium m, jsonb_to_recordset(m.one -> 'restrictions') as r (text text, relationship text, type text)
+    from medium m, jsonb_to_recordset(m.medium -> 'restrictions') as r (text text, relationship text, type text)
 ), thumbnail as (
     insert into feeds.thumbnail (enclosure_id, url, width, height, "time")
     select m.id, t.url, feeds.bounded4(t.width), feeds.bounded4(t.height), t."time"
-    from medium m, jsonb_to_recordset(m.one -> 'thumbnails')
+    from medium m, jsonb_to_recordset(m.medium -> 'thumbnails')
         as t (url text, width numeric, height numeric, "time" double precision)
 ), category as (
     insert into feeds.enclosure2category (enclosure_id, category_id)
     select m.id, o.id
-    from medium m, jsonb_to_recordset(m.one -> 'categories') as c (term text, scheme text, label text, keyword boolean)
+    from medium m, jsonb_to_recordset(m.medium -> 'categories') as c (term text, scheme text, label text, keyword boolean)
     join feeds.category o on o.mark = md5(
         case when c.keyword then 'k' else 'c' end || E'\n' || c.term || E'\n' || c.scheme || E'\n' || c.label
     )::uuid
@@ -256,7 +256,7 @@ with given as materialized (
 )
 insert into feeds.enclosure2rating (enclosure_id, rating_id)
 select m.id, o.id
-from medium m, jsonb_to_recordset(m.one -> 'ratings') as r (scheme text, value text)
+from medium m, jsonb_to_recordset(m.medium -> 'ratings') as r (scheme text, value text)
 join feeds.rating o on o.mark = md5(r.scheme || E'\n' || r.value)::uuid
 on conflict do nothing;
 
@@ -277,30 +277,30 @@ delete from feeds.feed2geo where feed_id = %(id)s;
 
 -- name: add_feed_details
 -- The related rows of the feed itself.
-with given as materialized (
+with input as materialized (
     select item from jsonb_to_recordset(%(items)s::jsonb) as g (item jsonb)
 ), link as (
     insert into feeds.feed_link (feed_id, relation, link, type, title, language)
     select %(id)s, l.rel, l.href, l.type, l.title, l.language
-    from given g,
+    from input g,
         jsonb_to_recordset(g.item -> 'links') as l (rel text, href text, type text, title text, language text)
 ), image as (
     insert into feeds.feed_image (feed_id, kind, url, title, width, height, description, link)
     select %(id)s, i.kind, i.url, i.title, feeds.bounded4(i.width), feeds.bounded4(i.height),
         i.description, i.link
-    from given g, jsonb_to_recordset(g.item -> 'images') as i (
+    from input g, jsonb_to_recordset(g.item -> 'images') as i (
         kind text, url text, title text, width numeric, height numeric, description text, link text
     )
 ), author as (
     insert into feeds.feed2author (feed_id, author_id, type)
     select %(id)s, o.id, left(a.role, 1)
-    from given g, jsonb_to_recordset(g.item -> 'authors') as a (name text, email text, href text, role text)
+    from input g, jsonb_to_recordset(g.item -> 'authors') as a (name text, email text, href text, role text)
     join feeds.author o on o.mark = md5(a.name || E'\n' || a.email || E'\n' || a.href)::uuid
     on conflict do nothing
 ), category as (
     insert into feeds.feed2category (feed_id, category_id)
     select %(id)s, o.id
-    from given g, jsonb_to_recordset(g.item -> 'categories') as c (term text, scheme text, label text, keyword boolean)
+    from input g, jsonb_to_recordset(g.item -> 'categories') as c (term text, scheme text, label text, keyword boolean)
     join feeds.category o on o.mark = md5(
         case when c.keyword then 'k' else 'c' end || E'\n' || c.term || E'\n' || c.scheme || E'\n' || c.label
     )::uuid
@@ -308,13 +308,13 @@ with given as materialized (
 ), rating as (
     insert into feeds.feed2rating (feed_id, rating_id)
     select %(id)s, o.id
-    from given g, jsonb_to_recordset(g.item -> 'ratings') as r (scheme text, value text)
+    from input g, jsonb_to_recordset(g.item -> 'ratings') as r (scheme text, value text)
     join feeds.rating o on o.mark = md5(r.scheme || E'\n' || r.value)::uuid
     on conflict do nothing
 )
 insert into feeds.feed2geo (feed_id, geo_id)
 select %(id)s, o.id
-from given g,
+from input g,
     jsonb_to_recordset(g.item -> 'places') as p (latitude double precision, longitude double precision, name text)
 join feeds.geo o on o.latitude = p.latitude and o.longitude = p.longitude and o.mark = md5(p.name)::uuid
 on conflict do nothing;

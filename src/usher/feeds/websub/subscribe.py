@@ -5,19 +5,23 @@ A failing hub never fails a poll; the failure is stored and reported.
 
 import secrets
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from usher.crawl.http.fetch import Fetcher, FetchResponse
 from usher.db.pool import Connection
+from usher.db.statements import load_statements
 from usher.feeds.poll.interval import NextPoll
 from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.save_feed import storable_text
 from usher.feeds.store.subscriptions import FeedSubscription
-from usher.feeds.websub import rules, subscriptions
+from usher.feeds.websub import rules
 from usher.feeds.websub.rules import HubOffer, HubSubscription
 from usher.urls import UrlRefusal
 from usher.urls import parse as parse_url
+
+store = load_statements(__file__)
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 REPEAT_STATUSES: Final = frozenset({307, 308})  # redirects that repeat the POST
@@ -28,6 +32,16 @@ MAX_READ_BYTES: Final = (
 )  # a secret that the hub repeats is hidden before the cut
 
 
+@dataclass(frozen=True, slots=True)
+class FeedHub:
+    """The hub and the self link of a feed; `wanted` if the feed is polled at all."""
+
+    url: str
+    wanted: bool
+    hub: str
+    self_link: str
+
+
 async def update_hub_subscription(
     databases: FeedDatabases, fetcher: Fetcher, id_: int, *, now: datetime | None = None
 ) -> list[str]:
@@ -36,8 +50,8 @@ async def update_hub_subscription(
         return []
     now = now or databases.search.clock.now()
     async with databases.search.connection() as conn:
-        feed = await subscriptions.feed_hub(conn, id_)
-        current = await subscriptions.hub_subscription(conn, id_)
+        feed = await store.feed_hub.row(conn, FeedHub, id=id_)
+        current = await store.hub_subscription.row(conn, HubSubscription, id=id_)
     if feed is None:
         return []
     offer = rules.hub_offer(feed.hub, feed.self_link, feed.url)
@@ -63,8 +77,8 @@ async def next_poll_with_hub(
     if not databases.callback_url:
         return following
     if news:
-        await subscriptions.distrust_silent_hub(conn, subscription.id)
-    current = await subscriptions.hub_subscription(conn, subscription.id)
+        await store.distrust_silent_hub.run(conn, id=subscription.id)
+    current = await store.hub_subscription.row(conn, HubSubscription, id=subscription.id)
     slower = subscription.fixed is None
     return rules.adjust_next_poll(following, current, slower=slower, began=began, now=now)
 
@@ -85,8 +99,15 @@ async def subscribe(
     errors = renewed.errors + 1 if renewed else 1
     try_at = now + rules.retry_wait(errors)
     async with databases.search.connection() as conn:
-        await subscriptions.record_request(
-            conn, id_, offer, token=token, secret=secret, try_at=try_at, now=now
+        await store.record_request.run(
+            conn,
+            id=id_,
+            hub=offer.hub,
+            topic=offer.topic,
+            token=token,
+            secret=secret,
+            try_at=try_at,
+            now=now,
         )
     callback = callback_url(databases, token)
     body = rules.request_form("subscribe", offer, callback=callback, secret=secret)
@@ -98,7 +119,7 @@ async def subscribe(
     wait = timedelta(seconds=min(seconds or 0, rules.DENIAL_WAIT.total_seconds()))
     reason = storable_text(problem)[:MAX_REASON_CHARS]
     async with databases.search.connection() as conn:
-        await subscriptions.record_failure(conn, id_, token, reason, try_at=now + wait)
+        await store.record_failure.run(conn, id=id_, token=token, reason=reason, try_at=now + wait)
     return [f"Could not subscribe at its hub: {problem}"]
 
 
@@ -109,10 +130,9 @@ async def unsubscribe(
     problems = []
     for id_ in ids:
         async with databases.search.connection() as conn:
-            feed = await subscriptions.feed_hub(conn, id_)
-            ended = await subscriptions.begin_unsubscribe(
-                conn, id_, now=now or databases.search.clock.now()
-            )
+            feed = await store.feed_hub.row(conn, FeedHub, id=id_)
+            when = now or databases.search.clock.now()
+            ended = await store.begin_unsubscribe.row(conn, HubSubscription, id=id_, now=when)
         if ended is not None and databases.callback_url:
             callback = callback_url(databases, ended.token)
             body = rules.request_form("unsubscribe", ended.offer, callback=callback, secret="")

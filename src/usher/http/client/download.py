@@ -1,7 +1,4 @@
-"""Chunk files pulled from the components that have them: in parts, again from where it broke off, and checked.
-
-Comes from a component's address and what MGMT knows of the chunk; goes to a file that is whole, or is not there.
-"""
+"""Downloads chunk files from components: in parts, resumed after an interruption, and verified."""
 
 import asyncio
 import re
@@ -15,165 +12,166 @@ from usher.chunk_store import PartialFile, StoredFile
 from usher.errors import BadContent, BadInput, NotAllowed, NotFound, Unreachable
 from usher.http.client.pool import HttpPool, StreamedResponse
 
-Kind = Literal["content", "index"]
-PATHS: Final[Mapping[Kind, str]] = {"content": "/get_chunk/", "index": "/index_chunk/"}
-# A component is not trusted: larger files are refused, whatever it reported to MGMT.
-MAX_FILE_BYTES: Final[Mapping[Kind, int]] = {"content": 1 << 34, "index": 1 << 30}
-PATIENCE: Final = (
-    30.0  # seconds for an answer to begin, between its parts, and at most until the next try
-)
-VAIN, TRIES = 4, 100  # tries in a row that bring nothing, and of all kinds
-PAUSE: Final = 0.1
-SUM: Final = re.compile(r'"([0-9a-f]{64})"')
-FROM: Final = re.compile(r"bytes (\d{1,18})-")
+ChunkKind = Literal["content", "index"]
+PATHS: Final[Mapping[ChunkKind, str]] = {"content": "/get_chunk/", "index": "/index_chunk/"}
+# A component is not trusted: larger files are refused, also if it reported them to MGMT.
+MAX_FILE_BYTES: Final[Mapping[ChunkKind, int]] = {"content": 1 << 34, "index": 1 << 30}
+TIMEOUT_SECONDS: Final = 30.0  # for the head, for each part, and the longest pause between attempts
+MAX_FRUITLESS_ATTEMPTS: Final = 4  # in a row, without a new byte
+MAX_ATTEMPTS: Final = 100
+FIRST_PAUSE_SECONDS: Final = 0.1
+SHA256_ETAG: Final = re.compile(r'"([0-9a-f]{64})"')
+RANGE_START: Final = re.compile(r"bytes (\d{1,18})-")
 
 
 async def download_chunk(
     base: str,
     chunk: int,
-    kind: Kind,
+    kind: ChunkKind,
     to: Path,
     sha256: str | None = None,
     *,
     size: int | None = None,
     ticket: str = "",
-    patience: float = PATIENCE,
+    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> StoredFile:
-    """Get a chunk's file from the component at `base`, as in `10.0.0.7:5000`, with or without http:// before it.
+    """Download a chunk's file from the component at `base`, such as `10.0.0.7:5000` or `http://10.0.0.7:5000`.
 
-    Unreachable if it cannot be had now, NotFound if it is not there, BadContent if it is not what MGMT says it is. If
-    nothing is said of it, it must be what the component itself says.
+    Raises Unreachable if that fails now, NotFound if the component has no such file, BadContent if the file differs
+    from MGMT's size or checksum. Without those, the file must match the component's own checksum.
     """
     address = base if "://" in base else f"http://{base}"
-    what = f"The {kind} chunk {chunk} of {base}"
+    name = f"The {kind} chunk {chunk} of {base}"
     limit = MAX_FILE_BYTES[kind]
     if size is not None and size > limit:
-        raise BadContent(f"{what} is too large: it has {size:,} bytes, more than {limit:,}.")
-    wanted = ChunkSource(what, address, f"{PATHS[kind]}{chunk}", sha256, size, limit)
-    draft = PartialFile(to)
+        raise BadContent(f"{name} is too large: it has {size:,} bytes, more than {limit:,}.")
+    source = ChunkLocation(name, address, f"{PATHS[kind]}{chunk}", sha256, size, limit)
+    file = PartialFile(to)
     try:
-        await Download(wanted, draft, ticket, patience).run()
-        return await asyncio.to_thread(draft.commit)
+        await Download(source, file, ticket, timeout_seconds).run()
+        return await asyncio.to_thread(file.commit)
     finally:
-        draft.discard()
+        file.discard()
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkSource:
-    """A file, where it is, and what is known of it; `what` is for people."""
+class ChunkLocation:
+    """A file at a component, and its expected size and checksum; `name` is for error messages."""
 
-    what: str
+    name: str
     address: str
     path: str
     sha256: str | None
     size: int | None
     limit: int  # bytes
 
+    @property
+    def max_bytes(self) -> int:
+        return self.limit if self.size is None else self.size
+
 
 class Download:
-    """One file on its way."""
+    """The download of one file."""
 
     def __init__(
-        self, wanted: ChunkSource, draft: PartialFile, ticket: str, patience: float
+        self, source: ChunkLocation, file: PartialFile, ticket: str, timeout: float
     ) -> None:
-        self._wanted, self._draft = wanted, draft
-        self._lines = lines_to(wanted, patience)
-        self._headers = {"Host": urlsplit(wanted.address).netloc.rpartition("@")[2]}
+        self._source, self._file = source, file
+        self._pool = component_pool(source, timeout)
+        self._headers = {"Host": urlsplit(source.address).netloc.rpartition("@")[2]}
         if ticket:
             self._headers["Authorization"] = f"Bearer {ticket}"
-        self._patience = patience
+        self._timeout = timeout
         self._etag = ""
 
     async def run(self) -> None:
-        """All of it, however often it breaks off, as long as one of a few tries brings more of it."""
-        vain = tries = 0
+        """Download the whole file; give up after several attempts in a row without a new byte."""
+        fruitless = attempts = 0
         while True:
-            before = self._draft.size
+            before = self._file.size
             try:
-                await self._try()
+                await self._attempt()
                 break
             except Unreachable:
-                vain, tries = 0 if self._draft.size > before else vain + 1, tries + 1
-                if vain == VAIN or tries == TRIES:
+                fruitless = 0 if self._file.size > before else fruitless + 1
+                attempts += 1
+                if fruitless == MAX_FRUITLESS_ATTEMPTS or attempts == MAX_ATTEMPTS:
                     raise
-            await asyncio.sleep(min(PAUSE * 2**vain, self._patience))
-        self._check()
+            await asyncio.sleep(min(FIRST_PAUSE_SECONDS * 2**fruitless, self._timeout))
+        self._verify()
 
-    async def _try(self) -> None:
-        """Ask for what is missing; of a file that is another one now, for all."""
-        asked = dict(self._headers)
-        if self._draft.size and self._etag:
-            asked |= {"Range": f"bytes={self._draft.size}-", "If-Range": self._etag}
-        async with self._lines.stream(self._wanted.path, asked) as answer:
-            self._begin(answer)
-            await self._take(answer)
+    async def _attempt(self) -> None:
+        """Request the missing bytes; a file that has changed is sent from its start."""
+        headers = dict(self._headers)
+        if self._file.size and self._etag:
+            headers |= {"Range": f"bytes={self._file.size}-", "If-Range": self._etag}
+        async with self._pool.stream(self._source.path, headers) as response:
+            self._check_head(response)
+            async for part in response.parts():
+                if self._file.size + len(part) > self._source.max_bytes:
+                    raise self._too_long()
+                self._file.write(part)
 
-    def _begin(self, answer: StreamedResponse) -> None:
-        """Whether this is what was asked for."""
-        match answer.status:
+    def _check_head(self, response: StreamedResponse) -> None:
+        """Raise unless the response has the requested bytes."""
+        match response.status:
             case 200:
-                self._draft.truncate()
-                self._etag = answer.headers.get("etag", "")
-                self._foresee(answer)
-            case 206 if begins(answer) == self._draft.size:
+                self._file.truncate()
+                self._etag = response.headers.get("etag", "")
+                self._check_announced(response)
+            case 206 if range_start(response) == self._file.size:
                 pass
             case 206 | 416:
-                self._draft.truncate()
-                raise Unreachable(f"{self._wanted.what} came in parts that do not fit.")
+                self._file.truncate()
+                raise Unreachable(f"{self._source.name} arrived in parts that do not match.")
             case 401 | 403:
-                hint = "Check this component's token with `usher tokens list`."
-                raise NotAllowed(f"{self._wanted.what} is not for us ({answer.status}).", hint=hint)
+                raise NotAllowed(
+                    f"{self._source.name} is not permitted ({response.status}).",
+                    hint="Check this component's token with `usher tokens list`.",
+                )
             case 404 | 410:
-                raise NotFound(f"{self._wanted.what} is not there.")
+                raise NotFound(f"{self._source.name} does not exist.")
             case status:
-                raise Unreachable(f"{self._wanted.what} cannot be had: HTTP {status}.")
+                raise Unreachable(f"Could not download {self._source.name}: HTTP {status}.")
 
-    def _foresee(self, answer: StreamedResponse) -> None:
-        """Do not even begin with a file that says it is another one."""
-        said = SUM.fullmatch(self._etag)
-        if said and self._wanted.sha256 and said[1] != self._wanted.sha256:
-            raise self._wrong(f"its checksum is {said[1]}, not {self._wanted.sha256}")
-        length = answer.headers.get("content-length", "")
-        most = self._most_bytes()
-        if length.isdecimal() and int(length) > most:
-            raise self._wrong(f"it is longer than {most:,} bytes")
+    def _check_announced(self, response: StreamedResponse) -> None:
+        """Raise at once if the component announces another checksum, or too many bytes."""
+        announced = SHA256_ETAG.fullmatch(self._etag)
+        if announced and self._source.sha256 and announced[1] != self._source.sha256:
+            raise self._mismatch(f"its checksum is {announced[1]}, not {self._source.sha256}")
+        length = response.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > self._source.max_bytes:
+            raise self._too_long()
 
-    async def _take(self, answer: StreamedResponse) -> None:
-        most = self._most_bytes()
-        async for part in answer.parts():
-            if self._draft.size + len(part) > most:
-                raise self._wrong(f"it is longer than {most:,} bytes")
-            self._draft.write(part)
+    def _verify(self) -> None:
+        size, checksum = self._file.size, self._file.sha256()
+        announced = SHA256_ETAG.fullmatch(self._etag)
+        expected = self._source.sha256 or (announced and announced[1]) or checksum
+        if self._source.size not in (None, size):
+            raise self._mismatch(f"it has {size:,} bytes, not {self._source.size:,}")
+        if checksum != expected:
+            raise self._mismatch(f"its checksum is {checksum}, not {expected}")
 
-    def _most_bytes(self) -> int:
-        return self._wanted.limit if self._wanted.size is None else self._wanted.size
+    def _too_long(self) -> BadContent:
+        return self._mismatch(f"it is longer than {self._source.max_bytes:,} bytes")
 
-    def _check(self) -> None:
-        size, sum_ = self._draft.size, self._draft.sha256()
-        said = SUM.fullmatch(self._etag)
-        wanted = self._wanted.sha256 or (said and said[1]) or sum_
-        if self._wanted.size not in (None, size):
-            raise self._wrong(f"it has {size:,} bytes, not {self._wanted.size:,}")
-        if sum_ != wanted:
-            raise self._wrong(f"its checksum is {sum_}, not {wanted}")
-
-    def _wrong(self, reason: str) -> BadContent:
-        return BadContent(f"{self._wanted.what} is not what was promised: {reason}.")
+    def _mismatch(self, reason: str) -> BadContent:
+        return BadContent(f"{self._source.name} is not the expected file: {reason}.")
 
 
-def begins(answer: StreamedResponse) -> int:
-    """Where a part of a file begins."""
-    found = FROM.match(answer.headers.get("content-range", ""))
-    return int(found[1]) if found else -1
+def range_start(response: StreamedResponse) -> int:
+    """The first byte of a partial response; -1 if it does not say."""
+    match = RANGE_START.match(response.headers.get("content-range", ""))
+    return int(match[1]) if match else -1
 
 
-def lines_to(wanted: ChunkSource, patience: float) -> HttpPool:
+def component_pool(source: ChunkLocation, timeout: float) -> HttpPool:
     try:
-        parts = urlsplit(wanted.address)
+        parts = urlsplit(source.address)
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
     if not host or parts.scheme != "http":
-        raise BadInput(f"{wanted.address!r} is not the address of a component.", hint="HOST:PORT")
-    hint = "Check that it runs there; MGMT gives the chunk to another if it does not come back."
-    return HttpPool(host, port or 80, timeout=patience, name=f"{wanted.what},", hint=hint)
+        raise BadInput(f"{source.address!r} is not the address of a component.", hint="HOST:PORT")
+    hint = "Check that it runs there; MGMT reassigns the chunk if it does not come back."
+    return HttpPool(host, port or 80, timeout=timeout, name=f"{source.name},", hint=hint)

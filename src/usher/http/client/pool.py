@@ -1,7 +1,4 @@
-"""HTTP/1.1 over connections that are kept: a request goes out, an answer comes back, and nothing more.
-
-Comes from `client` and `pull`; goes to one server. Made of the parser that our own server uses.
-"""
+"""An HTTP/1.1 client for Usher's own servers, with a pool of connections; it uses the parser of our server."""
 
 import asyncio
 import math
@@ -17,33 +14,32 @@ import httptools
 from usher.errors import BadInput, Unreachable
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-MOST_BYTES: Final = 100_000_000
-MOST_HEAD: Final = 100_000
-PART: Final = 65_536
-IDLE: Final = 16  # connections kept
-Told = TypeVar("Told")
+MAX_RESPONSE_BYTES: Final = 100_000_000
+MAX_HEAD_BYTES: Final = 100_000
+READ_BYTES: Final = 65_536
+MAX_IDLE_CONNECTIONS: Final = 16
+ResponseT = TypeVar("ResponseT")
 
 
 @dataclass(slots=True)
 class HttpResponse:
-    """An answer, filled in by the parser as it comes."""
+    """A response; the parser fills it in as it arrives."""
 
     status: int = 0
     fields: list[tuple[bytes, bytes]] = field(default_factory=list)
     body: bytes = b""
-    done: bool = False
-    kept: bool = True
+    is_complete: bool = False
+    is_reusable: bool = True  # the connection
 
     @property
     def headers(self) -> dict[str, str]:
-        """By their names in small letters; most who ask look at none."""
+        """The headers by their names in lower case; computed on demand, because most callers need none."""
         return {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.fields
         }
 
     @property
-    def is_last(self) -> bool:
-        """Whether the server says that it hangs up."""
+    def closes_connection(self) -> bool:
         return any(
             value.lower() == b"close"
             for name, value in self.fields
@@ -59,36 +55,36 @@ class HttpResponse:
         self.body += part
 
     def on_message_complete(self) -> None:
-        self.done = True
+        self.is_complete = True
 
 
-class ClientConnection(asyncio.Protocol, Generic[Told]):
-    """One connection: a question at a time; `hear` gives the answer as soon as all of it has come."""
+class ClientConnection(asyncio.Protocol, Generic[ResponseT]):
+    """One connection with one request at a time; `receive` returns the response as soon as it is complete."""
 
     def __init__(self) -> None:
         self.is_closed = False
         self._transport: asyncio.Transport | None = None
-        self._outcome: asyncio.Future[Told] | None = None
-        self._heard = 0
+        self._response: asyncio.Future[ResponseT] | None = None
+        self._received_bytes = 0
 
-    def hear(self, part: bytes) -> Told | None:
+    def receive(self, part: bytes) -> ResponseT | None:
         raise NotImplementedError
 
-    async def say(self, question: bytes, until: float = math.inf) -> Told:
-        """The answer; TimeoutError if it does not come by then, a moment of the loop's clock."""
+    async def exchange(self, request: bytes, until: float = math.inf) -> ResponseT:
+        """Send the request and return the response; TimeoutError after `until`, a time of the loop's clock."""
         if self._transport is None or self.is_closed:
-            raise ConnectionClosed("the server hung up")
+            raise ConnectionClosed("the server closed the connection")
         loop = asyncio.get_running_loop()
-        self._heard = 0
-        outcome: asyncio.Future[Told] = loop.create_future()
-        self._outcome = outcome
+        self._received_bytes = 0
+        response: asyncio.Future[ResponseT] = loop.create_future()
+        self._response = response
         # A timer costs a third of what `asyncio.timeout` does.
-        timer = None if until == math.inf else loop.call_at(until, late, outcome)
-        self._transport.write(question)
+        timer = None if until == math.inf else loop.call_at(until, time_out, response)
+        self._transport.write(request)
         try:
-            return await outcome
+            return await response
         finally:
-            self._outcome = None
+            self._response = None
             if timer:
                 timer.cancel()
 
@@ -103,77 +99,76 @@ class ClientConnection(asyncio.Protocol, Generic[Told]):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, part: bytes) -> None:
-        if self._outcome is None or self._outcome.done():
-            self.close()  # nobody asked: whatever this is, it is no answer
+        if self._response is None or self._response.done():
+            self.close()  # there was no request, so this is no response
             return
-        self._heard += len(part)
+        self._received_bytes += len(part)
         try:
-            answer = self.hear(part)
-            if answer is not None:
-                self._outcome.set_result(answer)
-            elif self._heard > MOST_BYTES:
-                raise BrokenResponse("the answer is too long")
+            response = self.receive(part)
+            if response is not None:
+                self._response.set_result(response)
+            elif self._received_bytes > MAX_RESPONSE_BYTES:
+                raise BrokenResponse("the response is too long")
         except (OSError, httptools.HttpParserError) as error:
-            self._outcome.set_exception(error)
+            self._response.set_exception(error)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closed = True
-        if self._outcome is not None and not self._outcome.done():
-            quiet = (
-                BrokenResponse("the answer broke off")
-                if self._heard
-                else ConnectionClosed("the server hung up")
+        if self._response is not None and not self._response.done():
+            if error is None and self._received_bytes:
+                error = BrokenResponse("the response is incomplete")
+            self._response.set_exception(
+                error or ConnectionClosed("the server closed the connection")
             )
-            self._outcome.set_exception(error or quiet)
 
 
-def late(outcome: "asyncio.Future[Any]") -> None:
-    if not outcome.done():
-        outcome.set_exception(TimeoutError())
+def time_out(response: "asyncio.Future[Any]") -> None:
+    if not response.done():
+        response.set_exception(TimeoutError())
 
 
 class PooledConnection(ClientConnection[HttpResponse]):
-    """A connection whose answers go to the parser as they come."""
+    """An HTTP connection."""
 
     async def ask(self, request: bytes) -> HttpResponse:
-        self._answer = HttpResponse()
-        self._parser = httptools.HttpResponseParser(self._answer)
-        answer = await self.say(request)
-        answer.status = self._parser.get_status_code()
-        # The parser itself has forgotten by now how the answer was delimited, and would say no.
-        answer.kept = self._parser.get_http_version() == "1.1" and not answer.is_last
-        return answer
+        self._partial = HttpResponse()
+        self._parser = httptools.HttpResponseParser(self._partial)
+        response = await self.exchange(request)
+        response.status = self._parser.get_status_code()
+        # The parser's own `should_keep_alive` is wrong after the end of the response.
+        is_http11 = self._parser.get_http_version() == "1.1"
+        response.is_reusable = is_http11 and not response.closes_connection
+        return response
 
-    def hear(self, part: bytes) -> HttpResponse | None:
+    def receive(self, part: bytes) -> HttpResponse | None:
         self._parser.feed_data(part)
-        return self._answer if self._answer.done else None
+        return self._partial if self._partial.is_complete else None
 
 
 class StreamedResponse(HttpResponse):
-    """An answer whose body is taken part by part; who says nothing for `patience` seconds has broken off."""
+    """A response whose body is read part by part, with a timeout for each part."""
 
-    def __init__(self, reader: asyncio.StreamReader, patience: float) -> None:
+    def __init__(self, reader: asyncio.StreamReader, timeout: float) -> None:
         super().__init__()
-        self.headed, self.heard = False, 0
+        self._has_head, self._received_bytes = False, 0
         self._reader = reader
-        self._patience = patience
+        self._timeout = timeout
         self._parser = httptools.HttpResponseParser(self)
 
     def on_headers_complete(self) -> None:
-        self.headed, self.status = True, self._parser.get_status_code()
+        self._has_head, self.status = True, self._parser.get_status_code()
 
-    async def begin(self) -> None:
-        """Wait for the head."""
-        while not self.headed:
-            await self.hear()
-            if self.heard > MOST_HEAD and not self.headed:
-                raise BrokenResponse("the answer has no end of its head")
+    async def read_head(self) -> None:
+        while not self._has_head:
+            await self._read()
+            if self._received_bytes > MAX_HEAD_BYTES and not self._has_head:
+                raise BrokenResponse("the head of the response is too long")
 
-    async def hear(self) -> None:
-        part = await self._reader.read(PART)
+    async def _read(self) -> None:
+        part = await self._reader.read(READ_BYTES)
         if not part:
-            raise BrokenResponse("the answer broke off")
-        self.heard += len(part)
+            raise BrokenResponse("the response is incomplete")
+        self._received_bytes += len(part)
         self._parser.feed_data(part)
 
     async def parts(self) -> AsyncIterator[bytes]:
@@ -181,23 +176,23 @@ class StreamedResponse(HttpResponse):
             if self.body:
                 part, self.body = self.body, b""
                 yield part
-            elif self.done:
+            elif self.is_complete:
                 return
             else:
-                async with asyncio.timeout(self._patience):
-                    await self.hear()
+                async with asyncio.timeout(self._timeout):
+                    await self._read()
 
 
 class BrokenResponse(OSError):
-    """An answer that cannot be used."""
+    """A response that cannot be used."""
 
 
 class ConnectionClosed(OSError):
-    """The other side had hung up before it said anything."""
+    """The server closed the connection before it sent a response."""
 
 
 class HttpPool:
-    """The connections to one server; `name` and `hint` are for people who read that it is away."""
+    """The connections to one server; `name` and `hint` are for error messages."""
 
     def __init__(
         self,
@@ -217,84 +212,84 @@ class HttpPool:
     async def ask(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> HttpResponse:
-        """One request; a kept connection that the server has closed meanwhile is replaced by a new one."""
+        """Send one request; a new connection replaces idle ones that the server has closed."""
         request = request_bytes(method, path, body, headers)
-        with self._reaching():
+        with self._converting_errors():
             async with asyncio.timeout(self._timeout):
                 return await self._ask(request)
 
     async def ask_untimed(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> HttpResponse:
-        """The same, for whoever has a timeout around it."""
+        """Send one request; the caller has a timeout of its own."""
         request = request_bytes(method, path, body, headers)
-        with self._reaching():
+        with self._converting_errors():
             return await self._ask(request)
 
     @asynccontextmanager
     async def stream(
         self, path: str, headers: Mapping[str, str]
     ) -> AsyncIterator[StreamedResponse]:
-        """GET something long, on a connection of its own; the timeout is for its head and for each part."""
+        """GET a long body on a connection of its own; the timeout is for the head and for each part."""
         request = request_bytes("GET", path, b"", headers)
-        with self._reaching():
+        with self._converting_errors():
             async with asyncio.timeout(self._timeout):
                 reader, writer = await asyncio.open_connection(
                     self._host, self._port, ssl=self._tls
                 )
             try:
                 writer.write(request)
-                stream = StreamedResponse(reader, self._timeout)
+                response = StreamedResponse(reader, self._timeout)
                 async with asyncio.timeout(self._timeout):
-                    await stream.begin()
-                yield stream
+                    await response.read_head()
+                yield response
             finally:
                 writer.close()
 
     async def _ask(self, request: bytes) -> HttpResponse:
         while self._idle:
-            line = self._idle.pop()
-            if line.is_closed:
-                line.close()
+            connection = self._idle.pop()
+            if connection.is_closed:
+                connection.close()
                 continue
             try:
-                return await self._ask_on(line, request)
+                return await self._ask_on(connection, request)
             except (ConnectionClosed, ConnectionError):
                 continue
-        return await self._ask_on(await self._dial(), request)
+        return await self._ask_on(await self._connect(), request)
 
-    async def _dial(self) -> PooledConnection:
+    async def _connect(self) -> PooledConnection:
         loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(
+        _, connection = await loop.create_connection(
             PooledConnection, self._host, self._port, ssl=self._tls
         )
-        return line
+        return connection
 
-    async def _ask_on(self, line: PooledConnection, request: bytes) -> HttpResponse:
-        kept = False
+    async def _ask_on(self, connection: PooledConnection, request: bytes) -> HttpResponse:
+        is_reusable = False
         try:
-            answer = await line.ask(request)
-            kept = answer.kept and len(self._idle) < IDLE
-            return answer
+            response = await connection.ask(request)
+            is_reusable = response.is_reusable and len(self._idle) < MAX_IDLE_CONNECTIONS
+            return response
         finally:
-            if kept:
-                self._idle.append(line)
+            if is_reusable:
+                self._idle.append(connection)
             else:
-                line.close()
+                connection.close()
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
-        """What goes wrong on the way there, as one error."""
+    def _converting_errors(self) -> Iterator[None]:
+        """Raise timeouts and network errors as Unreachable."""
         try:
             yield
         except TimeoutError as error:
-            raise self._away(f"no answer within {self._timeout:g} seconds") from error
+            raise self._unreachable(f"no answer within {self._timeout:g} seconds") from error
         except (OSError, httptools.HttpParserError) as error:
-            raise self._away(str(error) or type(error).__name__) from error
+            raise self._unreachable(str(error) or type(error).__name__) from error
 
-    def _away(self, reason: str) -> Unreachable:
-        where = f"{self._name} at {self._host}:{self._port}"
-        return Unreachable(f"{where} cannot be reached: {reason}.", hint=self._hint)
+    def _unreachable(self, reason: str) -> Unreachable:
+        server = f"{self._name} at {self._host}:{self._port}"
+        return Unreachable(f"{server} cannot be reached: {reason}.", hint=self._hint)
 
     def close(self) -> None:
         while self._idle:
@@ -302,7 +297,7 @@ class HttpPool:
 
 
 def mgmt_pool(url: str, *, timeout: float) -> tuple[HttpPool, str]:
-    """Connections to MGMT at that address, with TLS if it begins with https, and the value of their Host header."""
+    """Connections to MGMT at that URL, with TLS for https, and the value of their Host header."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
         raise BadInput(f"{url!r} is not the address of MGMT.", hint="http://HOST:8411")
@@ -313,12 +308,12 @@ def mgmt_pool(url: str, *, timeout: float) -> tuple[HttpPool, str]:
 
 
 def request_bytes(method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-    """The request as it goes out; a header with a line break in it would be two."""
+    """The request as bytes; ValueError if a line break in a header would add another header."""
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     if body or method != "GET":
         lines.append(f"Content-Length: {len(body)}")
     head = "\r\n".join([*lines, "", ""])
-    ends = len(lines) + 1
-    if "\0" in head or head.count("\r") != ends or head.count("\n") != ends:
+    line_ends = len(lines) + 1
+    if "\0" in head or head.count("\r") != line_ends or head.count("\n") != line_ends:
         raise ValueError("a header holds a line break")
     return head.encode("utf-8") + body

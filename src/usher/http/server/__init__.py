@@ -1,6 +1,5 @@
-"""The porch: what our HTTP servers share, MGMT's and those of the components.
+"""What Usher's HTTP servers share, MGMT's and those of the components; no module here knows a database.
 
-Requests come in, are named, checked and read; what a handler says, or what went wrong, goes out. Central names:
-`entry.Porch` around every request, `listen.serving` for a server, `component.component_app` for a component's face.
-It knows no database.
+`endpoint` has Endpoint, Call and Router; `middleware` wraps every request; `listen` runs a server; `component` combines
+them for a component.
 """

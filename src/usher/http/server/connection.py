@@ -22,7 +22,7 @@ from usher.http.server.middleware import (
     LINGER_SECONDS,
     SERVER_FAILED,
     HttpError,
-    note_failure,
+    log_error,
     problem,
     with_security,
 )
@@ -223,12 +223,12 @@ class LimitedConnection(SingleWriteProtocol):
         id_ = secrets.token_hex(8)
         response = problem(error, id_, ())
         if response.status_code >= SERVER_FAILED and not isinstance(error, HttpError):
-            note_failure(error, "GET", "", id_)
+            log_error(error, "GET", "", id_)
         HTTP_REFUSED.labels(str(response.status_code)).inc()
         peer = ":".join(map(str, self.client or ()))
         log.debug("refused", status=response.status_code, peer=peer, id=id_)
         self.transport.write(raw_answer(response, id_, self.server_state.default_headers))
-        cast("SingleWriteTransport", self.transport).let_go()
+        cast("SingleWriteTransport", self.transport).flush()
         self.transport.write_eof()
         self.deadline = self.loop.time() + LINGER_SECONDS
 

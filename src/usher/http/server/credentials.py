@@ -1,4 +1,4 @@
-"""What a component shows to MGMT, and what it demands of those who ask it, by its settings."""
+"""What a component shows to MGMT, and how it verifies its own callers, by its settings."""
 
 from usher.http.server.component import GuardOptions
 from usher.local_secret import component_credential
@@ -6,12 +6,12 @@ from usher.settings import Settings
 
 
 def credential(settings: Settings) -> str:
-    """The component's token; beside an MGMT on this machine, what the data directory's secret proves."""
+    """The component's token; for an MGMT on this machine, a proof by the data directory's secret."""
     return component_credential(settings.token, settings.data, settings.mgmt_url)
 
 
 def guard_options(settings: Settings, host: str, *, insecure: bool) -> GuardOptions:
-    """How the component tells who may ask it; `host` is where others reach it, if not where it listens."""
+    """How the component verifies its callers; `host` is its public address, if not where it listens."""
     return GuardOptions(
         mgmt=settings.mgmt_url,
         token=settings.token,

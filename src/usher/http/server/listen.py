@@ -1,7 +1,4 @@
-"""Where our servers listen, and uvicorn as we run it: in our own loop, with our own signals and log.
-
-Comes from an address and an application; goes on until told to stop, and drains.
-"""
+"""Runs an application with uvicorn, in Usher's own loop and with its own signals and log; it drains before it stops."""
 
 import asyncio
 import errno
@@ -27,13 +24,13 @@ log = Log("web")
 DRAIN_SECONDS: Final = 25  # Kubernetes kills after 30
 KEEP_ALIVE_SECONDS: Final = 60
 BACKLOG: Final = 2048
-LAST_PORT: Final = 65535
+MAX_PORT: Final = 65535
 EXPIRE_TICKS: Final = 5  # half a second
 
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Where to listen."""
+    """The address to listen at."""
 
     host: str
     port: int
@@ -43,7 +40,7 @@ class Bind:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the address."""
         if self.host == "localhost":
             return True
         try:
@@ -51,25 +48,25 @@ class Bind:
         except ValueError:
             return False
 
-    def reached(self, address: str) -> str:
-        """The host by which others reach what listens at this address."""
-        everywhere = self.host in ("0.0.0.0", "::")  # noqa: S104 - asked for
+    def public_host(self, address: str) -> str:
+        """The host and port by which other machines reach the server at this address."""
+        is_wildcard = self.host in ("0.0.0.0", "::")  # noqa: S104 - the operator's choice
         port = address.rpartition(":")[2]
-        return f"{socket.gethostname()}:{port}" if everywhere else address.removeprefix("http://")
+        return f"{socket.gethostname()}:{port}" if is_wildcard else address.removeprefix("http://")
 
 
 def read_bind(text: str) -> Bind:
-    """HOST:PORT, with an IPv6 address in brackets; port 0 takes any that is free."""
-    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+)):(\d{1,5})", text)
-    if not found or int(found[3]) > LAST_PORT:
+    """Parse HOST:PORT, with an IPv6 address in brackets; port 0 selects a free one."""
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:]+)):(\d{1,5})", text)
+    if not match or int(match[3]) > MAX_PORT:
         raise BadInput(
             f"{text!r} is not an address to listen at.", hint="HOST:PORT, as in 127.0.0.1:8411."
         )
-    return Bind(found[1] or found[2], int(found[3]))
+    return Bind(match[1] or match[2], int(match[3]))
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn's, but the signals are ours: it would end the process by them, and not with exit code 0."""
+    """uvicorn's server without its signal handlers, which would end the process by the signal, not with exit code 0."""
 
     def __init__(self, config: uvicorn.Config, address: str, ready: Callable[[str], None]) -> None:
         super().__init__(config)
@@ -95,7 +92,7 @@ class HttpServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def stop(self) -> None:
-        """The first time let requests under way end, the second time stop now."""
+        """Stop after the running requests; the second time, stop at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
         log.info("stopping", requests=len(self.server_state.tasks), now=self.force_exit)
@@ -105,7 +102,7 @@ class HttpServer(uvicorn.Server):
 async def serve_app(
     app: ASGIApp, bind: Bind, http: type[asyncio.Protocol] | None = None
 ) -> AsyncIterator[str]:
-    """Serve beside whatever else this loop does; gives the address, and drains at the end."""
+    """Serve in the background; yields the address, and drains at the end."""
     with listening_socket(bind) as sock:
         address = f"http://{Bind(*sock.getsockname()[:2])}"
         ready = asyncio.Event()
@@ -122,17 +119,17 @@ async def serve_app(
 
 @asynccontextmanager
 async def stop_on(server: HttpServer, stop: asyncio.Event | None) -> AsyncIterator[None]:
-    """Stop a server when this event is set, which somebody else does; without one, by our own signals."""
+    """Stop the server when the event is set; without an event, on TERM or INT."""
     if stop is None:
-        with signals(server):
+        with stop_on_signals(server):
             yield
         return
 
-    async def told() -> None:
+    async def wait() -> None:
         await stop.wait()
         server.stop()
 
-    task = asyncio.create_task(told())
+    task = asyncio.create_task(wait())
     try:
         yield
     finally:
@@ -141,39 +138,38 @@ async def stop_on(server: HttpServer, stop: asyncio.Event | None) -> AsyncIterat
 
 
 @contextmanager
-def signals(server: HttpServer) -> Iterator[None]:
+def stop_on_signals(server: HttpServer) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    ours = (signal.SIGTERM, signal.SIGINT)
-    for one in ours:
-        loop.add_signal_handler(one, server.stop)
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, server.stop)
     try:
         yield
     finally:
-        for one in ours:
-            loop.remove_signal_handler(one)
+        for number in signals:
+            loop.remove_signal_handler(number)
 
 
 @contextmanager
 def listening_socket(bind: Bind) -> Iterator[socket.socket]:
-    """A socket at that address; whoever calls before we are ready waits in its queue."""
+    """A listening socket; early connections wait in its queue until the server is ready."""
     try:
-        found = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM)
-        family, _, _, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+        addresses = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM)
+        family, _, _, _, address = min(addresses, key=lambda info: info[0] != socket.AF_INET)
         sock = socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
-        words = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
+        reason = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
         raise UsherError(
-            f"Cannot listen at {bind}: {words}.",
-            hint="Choose another address with --bind; port 0 takes any that is free.",
+            f"Cannot listen at {bind}: {reason}.",
+            hint="Choose another address with --bind; port 0 selects a free one.",
         ) from error
     with sock:
         yield sock
 
 
 def uvicorn_config(app: ASGIApp, http: type[asyncio.Protocol] | None = None) -> uvicorn.Config:
-    """Uvicorn without its lifespan, proxies, access log and name; what it warns of goes to our log."""
-    theirs = logging.getLogger("uvicorn")
-    theirs.handlers[:] = logging.getLogger("usher").handlers
+    """Uvicorn without its lifespan, proxy headers, access log and server name; its warnings go to Usher's log."""
+    logging.getLogger("uvicorn").handlers[:] = logging.getLogger("usher").handlers
     return uvicorn.Config(
         app,
         http=http or LimitedConnection,

@@ -1,7 +1,6 @@
-"""What stands around every request: its id, who may ask, security headers, a log line, and errors as problem+json.
+"""What every request passes: its id, checks of Host and Origin, security headers, a log line, errors as problem+json.
 
-Who may ask is a matter of the name we are called by, of what page a browser asks for, and of a token where one is
-needed; whether a token is good, MGMT's `callers` or a component's `guard` finds out.
+Tokens are verified by MGMT's `callers`, tickets by a component's `ticket_guard`.
 """
 
 import asyncio
@@ -28,16 +27,16 @@ from usher.telemetry import Log
 
 log = Log("web")
 REQUEST_ID = re.compile(r"[\w.:+/=-]{1,128}", re.ASCII)
-MOST_NAMES = 1_000  # kept
-# What comes after it only one other knows (a hub's callback), and who reads the log is not that one.
-SECRET = re.compile(r"(?<=/websub/).+", re.IGNORECASE | re.DOTALL)
+MAX_CACHED_NAMES = 1_000
+# The rest of the path is a secret between MGMT and a hub, so the log must not show it.
+SECRET_PATH = re.compile(r"(?<=/websub/).+", re.IGNORECASE | re.DOTALL)
 FORWARDING_HEADERS = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 SERVER_FAILED = 500
 RETRY_SECONDS = 5
 LINGER_SECONDS, LINGER_BYTES = 2, 50_000_000
-# Of an answer that says nothing else itself.
-SECURITY = (
+# Unless the answer sets the header itself.
+SECURITY_HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -47,9 +46,9 @@ SECURITY = (
 
 
 class HttpError(Exception):
-    """A request that HTTP itself lets us decline: no body we can read, no such method.
+    """An error of the HTTP request itself, such as an unreadable body or an unknown method.
 
-    It is no UsherError because no command line will ever meet it.
+    It is no UsherError, because it never reaches the command line.
     """
 
     def __init__(
@@ -70,13 +69,13 @@ class HttpError(Exception):
 
 
 class UnreadBodyError(HttpError):
-    """Declined before its body had all come: the rest is not wanted, and the connection closed."""
+    """An error before the whole body arrived: the server discards the rest and closes the connection."""
 
 
 class Middleware:
-    """The outermost of our own ASGI applications; paths in `unlogged` leave no line in the log.
+    """The outermost ASGI application; requests to paths in `unlogged` are not logged.
 
-    An error that was caused by one of the kinds in `ours` is our fault and not the caller's.
+    An error that is caused by one of `server_faults` is the server's fault and not the caller's.
     """
 
     def __init__(
@@ -85,12 +84,12 @@ class Middleware:
         *,
         unlogged: frozenset[str],
         any_name: bool,
-        ours: tuple[type[Exception], ...] = (),
+        server_faults: tuple[type[Exception], ...] = (),
     ) -> None:
         self.app = app
         self.unlogged = unlogged
         self.any_name = any_name
-        self.ours = ours
+        self.server_faults = server_faults
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -105,13 +104,13 @@ class Middleware:
                 check_site(exchange.headers)
             await self.app(scope, receive, exchange.send)
         except ClientDisconnect:
-            log.debug("client_gone", path=exchange.shown, id=exchange.id)
+            log.debug("client_gone", path=exchange.logged_path, id=exchange.id)
         except Exception as error:
             if exchange.status:
-                raise  # half an answer is out: the server breaks the connection, and logs why
-            await exchange.fail(error, self.ours)
+                raise  # the answer has started: the server cuts the connection and logs the error
+            await exchange.fail(error, self.server_faults)
         if exchange.path not in self.unlogged:
-            exchange.note()
+            exchange.log()
 
 
 class Exchange:
@@ -122,17 +121,17 @@ class Exchange:
         self.receive = receive
         self._send = send
         self.headers = Headers(scope=scope)
-        given = self.headers.get("x-request-id", "")
-        self.id = given if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
-        self.began = time.monotonic()
+        sent_id = self.headers.get("x-request-id", "")
+        self.id = sent_id if REQUEST_ID.fullmatch(sent_id) else secrets.token_hex(8)
+        self.started_at = time.monotonic()
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.status = 0
 
     @property
-    def shown(self) -> str:
-        """Its path, as everybody may know it."""
-        return SECRET.sub("…", self.path)
+    def logged_path(self) -> str:
+        """The path without secrets."""
+        return SECRET_PATH.sub("…", self.path)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -140,42 +139,42 @@ class Exchange:
             message["headers"] = with_security(message["headers"], self.id)
         await self._send(message)
 
-    async def fail(self, error: Exception, ours: tuple[type[Exception], ...]) -> None:
-        """Answer with what went wrong; of a bug only our log learns more than the id."""
-        response = problem(error, self.id, ours)
+    async def fail(self, error: Exception, server_faults: tuple[type[Exception], ...]) -> None:
+        """Answer with the error; details of a bug are in the log only."""
+        response = problem(error, self.id, server_faults)
         if response.status_code >= SERVER_FAILED:
-            note_failure(error, self.method, self.shown, self.id)
+            log_error(error, self.method, self.logged_path, self.id)
         if isinstance(error, UnreadBodyError):
             await self.answer_and_linger(response)
         else:
             await response(self.scope, self.receive, self.send)
 
     async def answer_and_linger(self, response: Response) -> None:
-        """Read on for a moment before closing: a client that still sends would lose the answer to a reset."""
+        """Read on for a moment before closing; otherwise a client that still sends could lose the answer to a reset."""
         start = {"type": "http.response.start", "status": response.status_code}
         await self.send({**start, "headers": response.raw_headers})
         body = {"type": "http.response.body", "body": response.body, "more_body": True}
         await self.send(body)
-        left = LINGER_BYTES
+        remaining = LINGER_BYTES
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER_SECONDS):
-                while left > 0 and (message := await self.receive()).get("more_body"):
-                    left -= len(message["body"])
+                while remaining > 0 and (message := await self.receive()).get("more_body"):
+                    remaining -= len(message["body"])
         await self.send({"type": "http.response.body"})
 
-    def note(self) -> None:
+    def log(self) -> None:
         log.debug(
             "request",
             method=self.method,
-            path=self.shown,
+            path=self.logged_path,
             status=self.status,
-            ms=round((time.monotonic() - self.began) * 1000, 1),
+            ms=round((time.monotonic() - self.started_at) * 1000, 1),
             peer=":".join(map(str, self.scope["client"] or ())),
             id=self.id,
         )
 
 
-def note_failure(error: Exception, method: str, path: str, request_id: str) -> None:
+def log_error(error: Exception, method: str, path: str, request_id: str) -> None:
     if isinstance(error, UsherError):
         log.warning("request_failed", path=path, id=request_id, reason=error.message)
         return
@@ -183,30 +182,32 @@ def note_failure(error: Exception, method: str, path: str, request_id: str) -> N
     logging.getLogger("usher.api").error("bug", exc_info=error, extra={"fields": fields})
 
 
-def problem(error: Exception, request_id: str, ours: tuple[type[Exception], ...]) -> Response:
+def problem(
+    error: Exception, request_id: str, server_faults: tuple[type[Exception], ...]
+) -> Response:
     """An error as problem+json."""
     match error:
         case UsherError():
-            status, headers = status_of(error, ours), dict[str, str]()
+            status, headers = status_of(error, server_faults), dict[str, str]()
             code, message, hint = error.code, error.message, error.hint
         case HttpError():
             status, headers = error.status, dict(error.headers)
             code, message, hint = error.code, error.message, error.hint
         case _:
             status, headers = SERVER_FAILED, {}
-            code, message = "failed", "Something went wrong that is not your fault."
+            code, message = "failed", "The server failed."
             hint = f"The server's log has the details under id {request_id}."
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers["Retry-After"] = str(RETRY_SECONDS)
-    shape = Problem(HTTPStatus(status).phrase, status, code, message, request_id, hint)
-    body = msgspec.json.encode(shape)
+    content = Problem(HTTPStatus(status).phrase, status, code, message, request_id, hint)
+    body = msgspec.json.encode(content)
     return Response(body, status, headers, media_type="application/problem+json")
 
 
-def status_of(error: UsherError, ours: tuple[type[Exception], ...]) -> int:
-    """The error's own status, unless what caused it is our fault, such as what the database forbids us."""
-    fault = isinstance(error.__cause__, ours) and error.status < SERVER_FAILED
-    return SERVER_FAILED if fault else error.status
+def status_of(error: UsherError, server_faults: tuple[type[Exception], ...]) -> int:
+    """The error's own status, or 500 if its cause is the server's fault, such as missing privileges in the database."""
+    is_fault = isinstance(error.__cause__, server_faults) and error.status < SERVER_FAILED
+    return SERVER_FAILED if is_fault else error.status
 
 
 def with_security(
@@ -214,7 +215,7 @@ def with_security(
 ) -> list[tuple[bytes, bytes]]:
     """The headers of an answer, with its request id and the security headers it does not set itself."""
     names = {name for name, _ in headers}
-    added = [header for header in SECURITY if header[0] not in names]
+    added = [header for header in SECURITY_HEADERS if header[0] not in names]
     return [*headers, *added, (b"x-request-id", request_id.encode())]
 
 
@@ -234,7 +235,7 @@ def read_host(headers: Headers, http_version: str) -> str:
 
 
 def check_name(host: str) -> None:
-    """Refuse a name that others gave us: a loopback server trusts whoever reaches it."""
+    """Raise for a foreign name: a loopback server trusts all callers, and DNS can point any name at it."""
     if host and not is_own_name(host):
         raise NotAllowed(
             f"This server does not answer to the name {host!r}.",
@@ -243,31 +244,31 @@ def check_name(host: str) -> None:
 
 
 def check_site(headers: Headers) -> None:
-    """Refuse what another site's page makes its reader's browser ask; for all that changes something."""
+    """Raise for a request that a page of another site sent; needed for everything that changes something."""
     host = headers.get("host", "")
     site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "")
     same = site in {"same-origin", "none"} or (not site and origin_host(origin) in {"", host})
     if not same:
-        raise NotAllowed("Pages of other sites may not ask this.", hint="Call it from a program.")
+        raise NotAllowed("Pages of other sites may not call this.", hint="Call it from a program.")
 
 
 def is_forwarded(headers: Headers) -> bool:
-    """Whether a proxy passed the request on: then its sender may be on any machine, whatever its address says."""
+    """Whether a proxy forwarded the request: then its sender may be on any machine."""
     return any(name in headers for name in FORWARDING_HEADERS)
 
 
 def bearer(headers: Headers) -> str:
-    """The token that came along, if one did."""
+    """The token or ticket of the request; empty if it has none."""
     kind, _, secret = headers.get("authorization", "").strip().partition(" ")
     if kind and (kind.lower() != "bearer" or not secret.strip()):
-        raise unauthorized("Authorization is to be `Bearer` and a token.")
+        raise unauthorized("Authorization must be `Bearer` and a token.")
     return secret.strip()
 
 
-HOW_TO_PROVE = "Make a token with `usher tokens add` and send it as Authorization: Bearer TOKEN."
+PROOF_HINT = "Make a token with `usher tokens add` and send it as Authorization: Bearer TOKEN."
 
 
-def unauthorized(message: str, *, hint: str = HOW_TO_PROVE) -> HttpError:
+def unauthorized(message: str, *, hint: str = PROOF_HINT) -> HttpError:
     return HttpError(401, "unproven", message, hint=hint, headers={"WWW-Authenticate": "Bearer"})
 
 
@@ -275,9 +276,9 @@ def origin_host(origin: str) -> str:
     return urlsplit(origin).netloc or origin
 
 
-@lru_cache(MOST_NAMES)
+@lru_cache(MAX_CACHED_NAMES)
 def is_own_name(host: str) -> bool:
-    """Whether no name server had a say in it: localhost or numbers; names can be pointed at us by anybody."""
+    """Whether it is localhost or an address; DNS lets other names point to any server."""
     name = re.sub(r":\d*$", "", host.lower())
     if name == "localhost":
         return True

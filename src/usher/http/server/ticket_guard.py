@@ -1,8 +1,8 @@
-"""Who may ask a component that other machines can reach: the bearer of a ticket that MGMT signed for this component.
+"""Verifies the callers of a component that other machines can reach: they need a ticket that MGMT signed for it.
 
-The guard asks MGMT every second for its key, for MGMT's time and for the tokens that were revoked, so a revocation
-counts within two seconds. While MGMT cannot be reached, the guard's clock stands still: tickets that were good at the
-last contact stay good for a grace period, and revocations it has heard of still count.
+The guard asks MGMT every second for its key, MGMT's time and the revoked tokens, so a revocation takes effect within
+two seconds. While MGMT cannot be reached, the guard's clock stands still: tickets that were valid at the last contact
+stay valid for a grace period, except those of tokens that the guard knows to be revoked.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ from usher.tickets import Action, Ticket, verify
 log = Log("web")
 POLL_SECONDS: Final = 1.0
 TIMEOUT_SECONDS: Final = 5.0
-OUT_OF_TOUCH_SECONDS: Final = 10.0  # without an answer of MGMT: then its clock stands still
+OUT_OF_TOUCH_SECONDS: Final = 10.0  # without an answer of MGMT; then the clock stands still
 DEFAULT_GRACE_SECONDS: Final = 43_200.0
 OK_STATUS: Final = 200
-TICKET_HINT: Final = "MGMT gives tickets: POST /v1/tickets."
+TICKET_HINT: Final = "MGMT issues tickets: POST /v1/tickets."
 
 
 class Guard:
@@ -42,7 +42,7 @@ class Guard:
         grace_seconds: float = DEFAULT_GRACE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lines, name = mgmt_pool(mgmt, timeout=TIMEOUT_SECONDS)
+        self._pool, name = mgmt_pool(mgmt, timeout=TIMEOUT_SECONDS)
         self._headers = {"Host": name, "Authorization": f"Bearer {token}"}
         self._grace_seconds = grace_seconds
         self._clock = clock
@@ -50,11 +50,11 @@ class Guard:
         self._key = b""
         self._revoked: frozenset[int] = frozenset()
         self._mgmt_time = 0.0
-        self._heard_at: float | None = None
-        self._heard = asyncio.Event()
+        self._refreshed_at: float | None = None
+        self._is_refreshed = asyncio.Event()
 
     async def run(self, host: str) -> None:
-        """Ask MGMT every second, until cancelled; `host` is where others reach this component."""
+        """Ask MGMT every second until cancelled; `host` is the public address of this component."""
         path = f"/v1/guard?{urlencode({'host': host})}"
         is_reported = False
         try:
@@ -68,32 +68,32 @@ class Guard:
                     is_reported = True
                 await asyncio.sleep(POLL_SECONDS)
         finally:
-            self._lines.close()
+            self._pool.close()
 
     async def _refresh(self, path: str) -> None:
-        answer = await self._lines.ask("GET", path, b"", self._headers)
+        answer = await self._pool.ask("GET", path, b"", self._headers)
         if answer.status != OK_STATUS:
             raise Unreachable(f"MGMT answers {answer.status}: {answer.body[:300]!r}.")
         try:
-            self.learn(msgspec.json.decode(answer.body, type=GuardState))
+            self.update(msgspec.json.decode(answer.body, type=GuardState))
         except (msgspec.MsgspecError, ValueError) as error:
-            raise Unreachable(f"That was no answer of MGMT: {error}.") from error
+            raise Unreachable(f"This is no answer of MGMT: {error}.") from error
 
-    def learn(self, state: GuardState) -> None:
-        """Take over what MGMT says."""
+    def update(self, state: GuardState) -> None:
+        """Use MGMT's answer from now on."""
         self._host, self._key = state.host, bytes.fromhex(state.key)
         self._mgmt_time, self._revoked = state.now, frozenset(state.revoked)
-        self._heard_at = self._clock()
-        self._heard.set()
+        self._refreshed_at = self._clock()
+        self._is_refreshed.set()
 
     async def check(self, secret: str, action: Action) -> Ticket:
-        """The caller's ticket, if it permits this; raises 401, 403, or Unreachable while MGMT was never heard of."""
+        """The caller's ticket if it permits the action; raises 401, 403, or Unreachable if MGMT never answered."""
         if not secret:
             raise unauthorized("A ticket is needed here.", hint=TICKET_HINT)
-        if self._heard_at is None:
+        if self._refreshed_at is None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(TIMEOUT_SECONDS):
-                    await self._heard.wait()
+                    await self._is_refreshed.wait()
         now = self._now()
         ticket = verify(secret, self._key, self._host)
         if ticket is None:
@@ -109,18 +109,18 @@ class Guard:
         return ticket
 
     def check_again(self, ticket: Ticket) -> None:
-        """Raise if the token behind a ticket that was good has been revoked since."""
+        """Raise if the token of a valid ticket was revoked since."""
         if ticket.token_id in self._revoked:
             raise unauthorized("The token behind this ticket was revoked.", hint=TICKET_HINT)
 
     def _now(self) -> float:
-        """The database's time, as far as MGMT is heard of; Unreachable after the grace period."""
-        if self._heard_at is None:
+        """The database's time, standing still while MGMT is away; Unreachable after the grace period."""
+        if self._refreshed_at is None:
             raise Unreachable("MGMT cannot be reached, so no ticket can be verified.")
-        age = self._clock() - self._heard_at
+        age = self._clock() - self._refreshed_at
         if age > max(self._grace_seconds, OUT_OF_TOUCH_SECONDS):
             raise Unreachable(
-                f"MGMT has not been reached for {age:,.0f} seconds, so tickets count no more.",
+                f"MGMT has not been reached for {age:,.0f} seconds, so tickets are no longer valid.",
                 hint="See offline_grace in docs/settings.md.",
             )
         return self._mgmt_time + min(age, OUT_OF_TOUCH_SECONDS)
@@ -129,7 +129,7 @@ class Guard:
 def guard_for(
     bind: Bind, *, mgmt: str, token: str, insecure: bool, grace_seconds: float
 ) -> Guard | None:
-    """None where only this machine can ask, or the operator wants no guard; without a token it is refused."""
+    """The guard, or None where only this machine can call or with --insecure; NotAllowed without a token."""
     if bind.loopback or insecure:
         return None
     if not token or not mgmt:

@@ -1,8 +1,8 @@
 """Runs programs for the manager, from its event loop.
 
 `start` takes a RunRequest; the queue `events` reports `RunStarted` and `RunEnded` of each run. One launcher process
-forks supervisors. Each supervisor runs one job at a time, reports over its own channel, and then waits for the next
-job, so that a job costs one fork. No process outlives this one, however it ends.
+forks supervisors. Each supervisor runs one job at a time, reports over its own channel and then waits for the next, so
+that a job costs one fork. No process outlives this one, however it ends.
 """
 
 import asyncio

@@ -111,7 +111,7 @@ comment on function work.domain64_range(integer, integer, integer) is
 
 -- tables/settings.sql
 
--- Settings for all hosts that have none of their own, and of the index; one row. max_depth (clicks from where a crawl came in)
+-- General settings of hosts that have none of their own, and of the index; one row. max_depth (clicks from the start of a crawl)
 -- and max_pages (of one host) keep a crawl out of traps.
 create table work.settings (
     is_only boolean primary key default true constraint settings_is_only check (is_only),
@@ -126,8 +126,8 @@ create table work.settings (
     placed_rows smallint not null default 0
 );
 
-comment on column work.settings.revision is 'Counts changes of the filters, so that whoever judged by older ones knows.';
-comment on column work.settings.placed_rows is 'How many rows the seats of all chunks were last looked through for.';
+comment on column work.settings.revision is 'Counts changes, so that doorkeepers notice that their cache is out of date.';
+comment on column work.settings.placed_rows is 'For how many rows the placements of all chunks were last checked.';
 
 -- The filters of a new installation; `usher hosts rules` shows and changes them. Session ids and the order of parameters
 -- make many URLs of one page.
@@ -176,7 +176,7 @@ create table work.politeness_group (
     rest_until timestamptz
 );
 
-comment on column work.politeness_group.rest_until is 'The same for the group: the latest rest_until of its hosts when it was set.';
+comment on column work.politeness_group.rest_until is 'The latest rest_until of its hosts.';
 
 -- Every host that is known, with its settings and clocks. `claim_at` and `ready_at` decide when a claim takes pages of it. The
 -- `ready_at` of a held host is the lease of its chunk, so a rest that the host asked for is in `rest_until`. A crawler may send
@@ -228,26 +228,26 @@ comment on column work.hosts.last_crawl_ended is 'When the last crawl ended: its
 comment on column work.hosts.crawl_delay is 'Rest between two requests; null for the default.';
 comment on column work.hosts.robots_at is 'When its robots.txt was last read.';
 comment on column work.hosts.robots_delay is 'The rest between two requests that its robots.txt asks for, up to a limit.';
-comment on column work.hosts.ready_at is 'Politeness: nobody asks the host for a page before this time.';
+comment on column work.hosts.ready_at is 'Politeness: crawlers send no request before this time.';
 comment on column work.hosts.rest_until is
     'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
-comment on column work.hosts.claim_at is 'When a claim looks at this host next; infinity if nothing of it waits.';
-comment on column work.hosts.empty_checks is 'Claims that found nothing here in a row: the next look comes later.';
-comment on column work.hosts.held_by is 'The chunk whose crawler alone asks this host until it reports; ready_at is its lease.';
+comment on column work.hosts.claim_at is 'When a claim checks this host next; infinity if no page waits.';
+comment on column work.hosts.empty_checks is 'Claims in a row that found no page; each delays the next check.';
+comment on column work.hosts.held_by is 'The chunk whose crawler alone may request pages until it reports; ready_at is its lease.';
 comment on column work.hosts.troubles is 'Refusals and failures in a row, each doubling its rest.';
-comment on column work.hosts.scope is 'Which links found on this host may bring new hosts or pages in.';
-comment on column work.hosts.max_pages is 'How many pages may be known of it; null for the house''s.';
-comment on column work.hosts.max_depth is 'How many clicks a new page may be from where the crawl came in; null for the house''s.';
-comment on column work.hosts.pages is 'At least so many pages are known: counted when it had as many as it may, else 0.';
+comment on column work.hosts.scope is 'Which hosts the links on its pages may lead to.';
+comment on column work.hosts.max_pages is 'The most pages in the guestbook; null for the general setting.';
+comment on column work.hosts.max_depth is 'The most clicks from the start of the crawl to a new page; null for the general setting.';
+comment on column work.hosts.pages is 'A lower bound of its pages, counted when it reached max_pages; else 0.';
 comment on column work.hosts.revision is 'Counts changes of policy, scope and filters.';
 
 create index hosts_of_politeness_group on work.hosts (politeness_group_id, domain64) where politeness_group_id is not null;
--- What a claim reads: the host that has rested longest goes first, and a host that rests costs nothing.
+-- The queue of claims: the host that has rested longest comes first, and a host that rests costs nothing.
 create index hosts_to_claim on work.hosts (claim_at) where claim_at < 'infinity' and policy = 'open';
 create index hosts_held on work.hosts (held_by) where held_by is not null;
 -- The few hosts that are paused or blocked.
 create index hosts_closed on work.hosts (policy) where policy <> 'open';
--- Not for hosts whose crawl is open: each of their claims would write into this index for nothing.
+-- Without hosts whose crawl is open, because each claim would update the index in vain.
 create index hosts_due on work.hosts (next_fetch) where crawl_started is null;
 
 -- tables/robots.sql
@@ -265,8 +265,8 @@ create table work.robots (
     primary key (domain64, scheme)
 );
 
-comment on column work.robots.status is 'As the server answered; null if it did not.';
-comment on column work.robots.failures is 'Times in a row that it could not be had: nothing is fetched meanwhile.';
+comment on column work.robots.status is 'The answer of the server; null if it did not answer.';
+comment on column work.robots.failures is 'Failed attempts in a row; crawlers fetch no page of the host meanwhile.';
 
 -- Sitemaps that robots.txt or another sitemap names; each is fetched like a page.
 create table work.sitemap (
@@ -368,22 +368,22 @@ create table work.guestbook (
     unique (domain64, path)
 );
 
-comment on table work.guestbook is 'Every page we know, one row a URL, for ever: a page may be gone, its row never is.';
-comment on column work.guestbook.last_fetched is 'Set by a fetch and by nothing else.';
-comment on column work.guestbook.indexed_in is 'The chunk that its newest text came in; null while there is nothing to find.';
+comment on table work.guestbook is 'Every known page, one row for each URL. Rows are never deleted.';
+comment on column work.guestbook.last_fetched is 'Only a fetch sets it.';
+comment on column work.guestbook.indexed_in is 'The chunk with its newest text; null if it has none in the index.';
 comment on column work.guestbook.text64 is 'A hash of the text, without what surrounds it.';
 comment on column work.guestbook.same_as is 'The page that had the same text before this one did.';
 comment on column work.guestbook.content_type is 'A code of work.content_type.';
-comment on column work.guestbook.misses is 'Answers in a row that it is not there; the second one counts.';
+comment on column work.guestbook.misses is 'Answers in a row that it is not there (work.is_gone).';
 comment on column work.guestbook.attempts is 'Crawls of this admission that were lost with their crawler.';
 comment on column work.guestbook.priority is 'Lower goes first; 0 is the front, where a hall pass puts a page.';
-comment on column work.guestbook.depth is 'Clicks from where a crawl came in, by the shortest way that was found.';
-comment on column work.guestbook.noindex is 'The page, or its server, asks not to be found.';
+comment on column work.guestbook.depth is 'The fewest clicks from the start of a crawl.';
+comment on column work.guestbook.noindex is 'The page or its server asks not to be indexed.';
 comment on column work.guestbook.lost_copy is
-    'Its copy was lost while it was being fetched: if it is reported as unchanged, it is fetched once more, whole.';
+    'Its copy was lost during the fetch: if the crawler reports it as unchanged, it is fetched again without conditions.';
 comment on column work.guestbook.last_modified_assigned is
     'The server sent no date, and last_modified is the time of the fetch: no condition for a request.';
-comment on column work.guestbook.reason is 'Why its last fetch failed, or where it moved, in words.';
+comment on column work.guestbook.reason is 'Why its last fetch failed, or where it moved.';
 
 -- The queue is this index: pending pages by host, the front first.
 create index guestbook_pending on work.guestbook (domain64, priority, id) where state = 'pending';
@@ -476,7 +476,7 @@ comment on column work.component.host is 'Its name or address and port, as other
 comment on column work.component.state is 'What it declares.';
 comment on column work.component.health is 'What the watchdog found.';
 comment on column work.component.health_url is 'Where the watchdog last got a health status; null until it gets the first.';
-comment on column work.component.seen_at is 'The last sign of life: a call to us, or an answer to the watchdog.';
+comment on column work.component.seen_at is 'The last sign of life: a call to MGMT, or an answer to the watchdog.';
 comment on column work.component.called_at is 'Its last call to MGMT; seen_at also counts answers to the watchdog.';
 comment on column work.component.renews_leases is 'It names its chunks to POST /v1/lease, so its other calls renew no lease.';
 comment on column work.component.offered_chunks is
@@ -500,7 +500,7 @@ create table work.watchdog_round (
 comment on column work.watchdog_round.clock_skew_seconds is
     'How far the clock of the watchdog''s machine is ahead of the database''s.';
 comment on column work.watchdog_round.silent_since is
-    'Since when no component answers or calls; the watchdog suspects its own network then, and does nothing about them.';
+    'Since when no component answers or calls; the watchdog then suspects its own network and takes no action.';
 
 -- tables/chunks.sql
 
@@ -536,11 +536,11 @@ create table work.chunk (
     constraint chunk_built_when_crawled check (index_state is null or state = 'crawled')
 );
 
-comment on column work.chunk.crawler_id is 'Null if it is made of other chunks.';
+comment on column work.chunk.crawler_id is 'Null if compaction made it.';
 comment on column work.chunk.page_ids is
-    'The pages that its crawler was given, recorded when the crawl ends; null if the chunk is made of others.';
+    'The pages that its crawler was given, recorded when the crawl ends; null if compaction made the chunk.';
 comment on column work.chunk.reason is 'Why it is in error or parked.';
-comment on column work.chunk.propagated_at is 'When every row had it; found out by us, whatever anybody says.';
+comment on column work.chunk.propagated_at is 'When every row had it, according to the reports of the index servers.';
 
 create index chunk_lease on work.chunk (lease_until) where state = 'crawling';
 create index chunk_of_crawler on work.chunk (crawler_id, id) where propagated_at is null;
@@ -568,9 +568,9 @@ create table work.placement (
 );
 
 comment on column work.placement.released_at is
-    'When its successor was loaded: from then on nobody counts on this copy, and its server may drop it.';
+    'When its successor was loaded: from then on the server may drop this copy.';
 comment on column work.placement.unreported is
-    'Loaded when the database was dumped, and its server has not reported since the restore. It may have the copy.';
+    'Loaded when the database was dumped, but its server has not reported since the restore; it may have the copy.';
 
 create unique index placement_in_row on work.placement (chunk_id, "row") where state <> 'leaving';
 create index placement_of_chunk on work.placement (chunk_id);
@@ -609,9 +609,9 @@ create table work.stale_copy (
     primary key (chunk_id, page_id)
 );
 
-comment on column work.stale_copy.newer is 'The chunk with the newer text; null if the page is not to be found any more.';
-comment on column work.stale_copy.held is 'Too much of the host would go at once: somebody has to look first.';
-comment on column work.stale_copy.ready is 'Whether it was looked at by those who know how much of the host would go.';
+comment on column work.stale_copy.newer is 'The chunk with the newer text; null if the page left the index.';
+comment on column work.stale_copy.held is 'Too many pages of the host would disappear at once: the operator must decide.';
+comment on column work.stale_copy.ready is 'The watchdog or the operator decided that it may disappear.';
 
 create index stale_copy_of_page on work.stale_copy (page_id);
 create index stale_copy_newer on work.stale_copy (newer) where newer is not null;
@@ -628,8 +628,8 @@ create table work.retirement (
 
 -- tables/compaction.sql
 
--- Chunks with outdated copies or few texts: when to check them next, and how many pages are left. Chunks with none left are
--- retired; several with few are merged into one new chunk.
+-- Chunks with stale copies or few texts: when to check them next, and how many pages are left. Compaction retires chunks without
+-- pages, and merges chunks with few.
 create table work.compaction_candidate (
     chunk_id bigint primary key references work.chunk (id),
     check_at timestamptz not null,
@@ -637,8 +637,8 @@ create table work.compaction_candidate (
     alive integer
 );
 
-comment on column work.compaction_candidate.pages is 'How many pages it was crawled with, if few of them brought a text.';
-comment on column work.compaction_candidate.alive is 'How many pages are left, if these are few enough to be put into another chunk.';
+comment on column work.compaction_candidate.pages is 'How many pages were crawled, if few of them brought a text.';
+comment on column work.compaction_candidate.alive is 'How many pages are left, if they are few enough for a merge.';
 
 create index compaction_candidate_check on work.compaction_candidate (check_at);
 create index compaction_candidate_sparse on work.compaction_candidate (chunk_id) where alive is not null;
@@ -653,9 +653,9 @@ create table work.chunk_source (
     primary key (chunk_id, source_id)
 );
 
-comment on column work.chunk_source.pages is 'What was alive of the source when this began.';
-comment on column work.chunk_source.given is 'Of these, what the last builder that took it was told to put into it.';
-comment on column work.chunk_source.open is 'Until every row has the new chunk, or it was given up.';
+comment on column work.chunk_source.pages is 'The live pages of the source when the merge began.';
+comment on column work.chunk_source.given is 'Those of them that the last builder was told to take.';
+comment on column work.chunk_source.open is 'Until every row has the new chunk, or the merge was given up.';
 
 -- A source is in one open chunk at a time.
 create unique index chunk_source_open on work.chunk_source (source_id) where open;
@@ -951,12 +951,12 @@ as $$ select coalesce(host_delay, greatest(general_delay, robots_delay)) $$;
 
 -- functions/politeness.sql
 
--- How long a host rests after a refusal or failure: as long as it asks, or twice as long each time, up to a day.
+-- How long a host rests after a refusal or failure: as long as it asks for, or ten seconds that double each time, up to a day.
 create function work.rest_after_trouble(troubles smallint, asked interval) returns interval
     language sql immutable
 as $$ select least(greatest(asked, interval '10 seconds' * power(2, least(troubles, 14))), interval '1 day') $$;
 
--- The group of a host rests with it, at least as long as the group's own delay says.
+-- Lets the groups of hosts rest with them, at least for the group's own delay.
 create function work.rest_groups(hosts bigint[], at timestamptz) returns void
     language sql
     set search_path = '' set enable_seqscan = off
@@ -973,8 +973,8 @@ as $$
     where p.id = t.politeness_group_id;
 $$;
 
--- Of hosts that are ready, returns those whose group is ready too; a claim sees the others again when their group is ready. It
--- returns one host of a group, so that its hosts take turns, and none of a group of which the claim has a host already (`given`).
+-- Returns those of these ready hosts whose group is ready too; claims find the others when their group is ready. Returns one host of
+-- a group, so that its hosts take turns, and none of a group of which the claim has a host already (`given`).
 create function work.rested_hosts(hosts bigint[], at timestamptz, given bigint[]) returns bigint[]
     language plpgsql set search_path = '' set enable_seqscan = off
 as $$
@@ -1012,8 +1012,8 @@ begin
 end
 $$;
 
--- Releases the hosts that chunks held. Each rests once more, because it may have been asked just now, at least as long as it
--- asked for, and its group with it. A host without pages stays out of the line of claims.
+-- Releases the hosts that chunks held. Each rests once more with its group, because its last request may have been just now, and at
+-- least as long as it asked for. A host without pages stays out of the queue of claims.
 create function work.release_hosts(chunks bigint[], at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -1097,9 +1097,9 @@ as $$ select make_interval(secs => greatest(3600, div(extract(epoch from host_ca
 
 -- functions/close_crawls.sql
 
--- Of these hosts, returns those that no transaction admits pages for at this moment; none can until this one ends. A knock has a
--- lock FOR KEY SHARE on the hosts it admits for, which only FOR UPDATE conflicts with. Look for pages in a later statement:
--- it sees what the knocks before have committed. Skips locked hosts, because a knock may wait for pages that the caller wrote.
+-- Locks these hosts against knocks until the transaction ends; returns those that no knock admits pages for at this moment. A knock
+-- has a lock FOR KEY SHARE on its hosts, which conflicts only with FOR UPDATE. Search for pages in a later statement, which sees
+-- what earlier knocks committed. Skips locked hosts, because a knock may wait for pages that the caller wrote.
 create function work.lock_out_knocks(domain64s bigint[]) returns bigint[]
     language sql
     set search_path = '' set enable_seqscan = off
@@ -1112,8 +1112,8 @@ as $$
     );
 $$;
 
--- Ends the open crawls of these hosts where no page is pending or being crawled. The next crawl is due a cadence after this one
--- began. Claims do not look at the host until a page comes in. A host that the door admits pages for at this moment stays open.
+-- Ends the open crawls of those hosts that have no page pending or being crawled. The next crawl is due a cadence after this one
+-- began. The host leaves the queue of claims until a page comes in. A host that a knock admits pages for now stays open.
 create function work.close_crawls(domain64s bigint[], at timestamptz) returns setof bigint
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -1147,9 +1147,9 @@ $$;
 
 -- functions/claim_queue.sql
 
--- The line of claims: hosts by `claim_at`; infinity if a host has no pending page.
+-- The queue of claims: hosts by `claim_at`; infinity if a host has no pending page.
 
--- Hosts that got pages to crawl are claimed as soon as they have rested.
+-- Puts hosts with new pages into the queue; claims take them as soon as they have rested.
 create function work.wake(domain64s bigint[], at timestamptz) returns void
     language sql
     set search_path = '' set enable_seqscan = off
@@ -1162,9 +1162,9 @@ as $$
     where h.domain64 = t.domain64;
 $$;
 
--- For hosts without pending pages. Those with a page that is being crawled are checked again after a pause that doubles: if
--- several transactions settled the last pages at once, none of them saw that the crawl was over, and it ends here. All others
--- leave the line of claims until a page comes in, which wakes them.
+-- For hosts without pending pages. A host with a page that is being crawled is checked again after a pause that doubles: if several
+-- transactions settled the last pages at once, none of them saw that the crawl was over, and this ends it. All others leave the
+-- queue until work.wake puts them back.
 create function work.check_later(hosts bigint[], at timestamptz) returns void
     language plpgsql
     set search_path = '' set enable_seqscan = off
@@ -1189,9 +1189,8 @@ begin
 end
 $$;
 
--- Removes from the head of the line the hosts that have nothing to give now: hosts without pending pages, and
--- hosts whose group rests or was given to another crawler by this claim. Hosts with pages are not locked, so that claims of
--- other processes find them.
+-- Removes hosts from the head of the queue that have no page to give now: hosts without pending pages, and hosts whose group rests
+-- or was given to another crawler by this claim. Does not lock hosts with pages, so that other claims find them.
 create function work.skip_idle_hosts(number integer, at timestamptz, claimed bigint[], grouped boolean) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -1235,20 +1234,20 @@ $$;
 
 -- functions/claim_links.sql
 
--- A new chunk for each of some crawlers, or more pages for one chunk of one crawler: up to n pages of up to `width` hosts, at
--- most `each` of one host; nothing unless there are n, or a page has waited long enough. A function, because it must read the
--- pages of a host after it locked the host (ADR 0011). Its cost does not depend on the size of the guestbook: hosts that rest
--- or have no pending page are not read.
--- * A host rests once for each of its pages. With `hold` the host belongs to the caller until it reports or its lease ends,
+-- Creates a chunk for each crawler, or adds pages to one chunk of one crawler: up to n pages of up to `width` hosts, at most `each`
+-- of one host; nothing unless there are n, or a page has waited long enough. A function, because it must read the pages of a host
+-- after it locked the host (ADR 0011). Its cost does not depend on the size of the guestbook: it reads no hosts that rest or have
+-- no pending page.
+-- * A host rests once for each of its pages. With `hold` the host belongs to the crawler until it reports or its lease ends,
 --   because only then the time of its last request is known.
--- * Crawlers that ask together get pages of different hosts. If these are not enough for one of them, it gets nothing and may
---   ask again alone. They are served one after the other, unless all want the same and the hosts have enough pages.
--- * A claim continues until it has enough pages or no ready host is left. When it meets a host without pages it clears the
---   head of the line, each time ten times as far: a host costs this once, because only a new page brings it back.
--- * All is written at once: the fixed cost of the three writes is as large as that of five pages. Locked pages do not move, so
---   they are written by ctid, without another index lookup. (CPU beside one write a crawler: 0.94 for one crawler of ten
---   pages of ten hosts, 0.82 for eight of them.)
--- * A crawler gets only dates that the server sent as conditions for its requests.
+-- * Crawlers that claim together get pages of different hosts. A crawler for which these are not enough gets nothing and may claim
+--   again alone. They are served one after the other, unless all want the same and the hosts have enough pages.
+-- * A claim continues until it has enough pages or no ready host is left. If it finds a host without pages, it removes such hosts
+--   from the head of the queue, each time ten times as far: a host costs this once, because only a new page brings it back.
+-- * It writes everything at once: the fixed cost of the three writes equals that of five pages. Locked pages do not move, so ctid
+--   finds them without an index. (CPU compared with one write for each crawler: 0.94 for one crawler with ten pages of ten hosts,
+--   0.82 for eight crawlers.)
+-- * Crawlers get only dates that the server sent as conditions for their requests.
 create function work.claim_links(
     callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[],
     leases interval[], holds boolean[], at timestamptz
@@ -1263,39 +1262,39 @@ as $$
 declare
     largest_sweep constant integer := 500000;  -- hosts
     grouped constant boolean := exists (select from work.politeness_group);
-    many constant integer := cardinality(callers);
+    crawlers constant integer := cardinality(callers);
     n integer := ns[1];
     width integer := widths[1];
     each integer := eaches[1];
     need constant integer := (n - 1) / each + 1;  -- hosts, if each has enough pages
     round integer;
-    sweep integer;  -- hosts at the head of the line that are checked together
-    looked bigint[];
+    sweep integer;  -- hosts at the head of the queue that are checked together
+    candidates bigint[];
     seen bigint[] := '{}';
     before integer;  -- hosts that were seen in earlier turns
     picked tid[];
-    found bigint[];
-    mine tid[];
-    whose bigint[];
+    page_hosts bigint[];
+    own_pages tid[];
+    own_hosts bigint[];
     since timestamptz;
     oldest timestamptz;
-    taken tid[] := '{}';  -- the pages of all turns, their hosts, and whose turn it was
+    taken tid[] := '{}';  -- the pages of all turns, their hosts, and the turn of each
     owners bigint[] := '{}';
     turns integer[] := '{}';
     served integer[] := '{}';
-    made bigint[];
+    new_chunks bigint[];
     chunks bigint[];  -- of each turn
 begin
-    if many > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
+    if crawlers > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
         select array_agg(g.place), array_agg(g.domain64), array_agg(((h.place - 1) / need + 1)::integer)
-        into picked, found, turns
+        into picked, page_hosts, turns
         from (
             select h.domain64, row_number() over (order by h.claim_at) as place
             from (
                 select h.domain64, h.claim_at from work.hosts h
                 where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
                 order by h.claim_at
-                limit need * many
+                limit need * crawlers
                 for no key update skip locked
             ) h
         ) h
@@ -1306,76 +1305,76 @@ begin
             limit case when h.place % need = 0 then n - (need - 1) * each else each end
             for no key update skip locked
         ) g;
-        if cardinality(picked) = n * many then
+        if cardinality(picked) = n * crawlers then
             taken := picked;
-            owners := found;
-            served := array(select generate_series(1, many));
+            owners := page_hosts;
+            served := array(select generate_series(1, crawlers));
         else
             turns := '{}';
         end if;
     end if;
-    for turn in 1..case when served = '{}' then many else 0 end loop
+    for turn in 1..case when served = '{}' then crawlers else 0 end loop
         n := ns[turn];
         width := widths[turn];
         each := eaches[turn];
-        mine := '{}';
-        whose := '{}';
+        own_pages := '{}';
+        own_hosts := '{}';
         oldest := null;
         before := cardinality(seen);
         round := 0;
         sweep := 5;
         loop
             round := round + 1;
-            looked := array(
+            candidates := array(
                 select h.domain64 from work.hosts h
                 where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open' and h.domain64 <> all(seen)
                 order by h.claim_at
-                -- As many as it takes if each of them has enough; then as many as there are pages to find.
-                limit least(width, case when round = 1 then (n - 1) / each + 1 else n - cardinality(mine) end)
+                -- First as many as needed if each of them has enough pages, then one for each missing page.
+                limit least(width, case when round = 1 then (n - 1) / each + 1 else n - cardinality(own_pages) end)
                 for no key update skip locked
             );
-            exit when looked = '{}';
-            seen := seen || looked;
+            exit when candidates = '{}';
+            seen := seen || candidates;
             if grouped then
-                looked := work.rested_hosts(looked, at, owners);
+                candidates := work.rested_hosts(candidates, at, owners);
             end if;
 
-            select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, found, since
+            select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, page_hosts, since
             from (
                 select g.place, g.domain64, g.admitted_at
-                from unnest(looked) with ordinality as turn (domain64, place)
+                from unnest(candidates) with ordinality as turn (domain64, place)
                 cross join lateral (
                     select g.ctid as place, g.id, g.domain64, g.priority, g.admitted_at
                     from work.guestbook g
                     where g.domain64 = turn.domain64 and g.state = 'pending'
                     order by g.priority, g.id
-                    limit least(each, n - cardinality(mine))
+                    limit least(each, n - cardinality(own_pages))
                     for no key update skip locked
                 ) g
                 order by turn.place, g.priority, g.id
-                limit n - cardinality(mine)
+                limit n - cardinality(own_pages)
             ) p;
 
-            if picked is null or not looked <@ found then
-                perform work.check_later(array(select unnest(looked) except select unnest(found)), at);
+            if picked is null or not candidates <@ page_hosts then
+                perform work.check_later(array(select unnest(candidates) except select unnest(page_hosts)), at);
                 sweep := least(sweep * 10, largest_sweep);
                 perform work.skip_idle_hosts(sweep, at, owners, grouped);
             end if;
-            mine := mine || picked;
-            whose := whose || found;
+            own_pages := own_pages || picked;
+            own_hosts := own_hosts || page_hosts;
             oldest := least(oldest, since);
-            exit when cardinality(mine) >= n;
+            exit when cardinality(own_pages) >= n;
         end loop;
-        if mine = '{}' or (
-            chunk is null and cardinality(mine) < n and (served <> '{}' or oldest > at - waits[turn])
+        if own_pages = '{}' or (
+            chunk is null and cardinality(own_pages) < n and (served <> '{}' or oldest > at - waits[turn])
         ) then
             seen := seen[:before];
             continue;
         end if;
         served := served || turn;
-        taken := taken || mine;
-        owners := owners || whose;
-        turns := turns || array_fill(turn, array[cardinality(mine)]);
+        taken := taken || own_pages;
+        owners := owners || own_hosts;
+        turns := turns || array_fill(turn, array[cardinality(own_pages)]);
     end loop;
     if served = '{}' then
         return;
@@ -1387,12 +1386,12 @@ begin
             select callers[s.turn], at, at + leases[s.turn] from unnest(served) as s (turn) order by s.turn
             returning work.chunk.id
         )
-        select array_agg(new.id order by new.id) into made from new;
+        select array_agg(new.id order by new.id) into new_chunks from new;
     else
-        made := array[chunk];
+        new_chunks := array[chunk];
     end if;
     for i in 1..cardinality(served) loop
-        chunks[served[i]] := made[i];
+        chunks[served[i]] := new_chunks[i];
     end loop;
 
     return query
@@ -1427,7 +1426,7 @@ begin
         where g.ctid = t.place
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
             case when not g.last_modified_assigned then g.last_modified end as last_modified,
-            -- A page that should be in the index and is not is fetched whole, whether it changed or not.
+            -- A page that should be in the index but is not is fetched without conditions.
             g.indexed_in is not null or g.noindex or g.text64 is null as kept
     )
     select
@@ -1575,9 +1574,8 @@ $$;
 
 -- functions/stale_copies.sql
 
--- Records the copies of pages whose text was in one chunk (`before`) and is in another now (`after`), or in none. Compaction
--- checks these chunks later, because less is left of them. Copies that were outdated by a chunk that is itself outdated for
--- that page now get the newest one.
+-- Records the stale copies of pages whose text was in one chunk (`before`) and is in another now (`after`), or in none. Compaction
+-- checks the old chunks later, because fewer pages are left in them. Earlier stale copies of a page then name the newest chunk.
 create function work.record_stale_copies(pages bigint[], before bigint[], after bigint[], at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -1605,8 +1603,8 @@ begin
 end
 $$;
 
--- Pages that disappeared and are in a chunk again: the new copy replaces the ones they had before, whether these were held back
--- or not judged yet. Most pages are new and have no copies, so it checks first whether there are any.
+-- Pages that had disappeared and are in a chunk again: the new copy replaces the earlier ones that are held back or not judged yet.
+-- Most pages are new and have none, so this first checks whether there are any.
 create function work.replace_copies(pages bigint[], after bigint[]) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -1624,7 +1622,7 @@ begin
 end
 $$;
 
--- Tells servers to remove the outdated copies of these chunks whose newer text their row has too; returns how many copies.
+-- Tells servers to remove the stale copies of these chunks if their row has the newer text; returns how many copies.
 create function work.retire_copies(chunks bigint[]) returns bigint
     language sql
     set search_path = '' set enable_seqscan = off
@@ -1652,11 +1650,10 @@ $$;
 
 -- functions/report.sql
 
--- Reports of pages. One call does all that follows from them: as separate statements these were three to seven round trips for
--- each chunk.
+-- Reports of pages. One call does all that follows from them; separate statements needed three to seven round trips for each chunk.
 
--- Settles pages of held chunks (work.settle). Then it records copies that are outdated by that, replaces the copies of pages
--- that are back, wakes hosts whose pages are pending again, and closes crawls that are over.
+-- Settles pages of leased chunks (work.settle), records stale copies, replaces the copies of pages that are back, wakes hosts whose
+-- pages are pending again, and closes finished crawls.
 create function work.report(
     domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[],
     content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamptz[], text64s bigint[], noindexes boolean[],
@@ -1710,8 +1707,8 @@ begin
 end
 $$;
 
--- Makes the pages of a chunk that its crawler did not report pending again. They were not lost with their crawler, so this
--- counts no attempt: a crawler may return a page of a host that rests as often as it must.
+-- Makes the unreported pages of a chunk pending again. The crawler returns them and is not lost, so this counts no attempt: it may
+-- return a page of a host that rests as often as it must.
 create function work.return_pages(chunk bigint, at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -1731,10 +1728,10 @@ begin
 end
 $$;
 
--- A crawler has the content of a chunk on its disk, and reports all pages. The pages of the chunk are recorded in the same
--- statement. Pages without a report go `back`, or count as fetched and unchanged; if `back` is null, they go back if the
--- crawler reported others before. Returns how many pages it reported and how many were left, or null if it has no lease on
--- the chunk: then nothing changes.
+-- Records that a crawler has the content of a chunk on its disk, with its last reports, and stores the page ids of the chunk. Pages
+-- without a report go `back`, or count as fetched and unchanged; if `back` is null, they go back if the crawler reported others
+-- before. Returns how many pages it reported and how many it did not, or null if it has no lease on the chunk: then nothing
+-- changes.
 create function work.finish_crawl(
     crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean,
     domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[],
@@ -1821,7 +1818,7 @@ $$;
 
 -- functions/compaction.sql
 
--- Whether a page may have a text that was not reported: its crawler reported no more than that it was crawled.
+-- Whether a page may have a text that its crawler did not report: the crawler reported only that it crawled the page.
 create function work.may_hold_unreported_text(page work.guestbook) returns boolean
     language sql immutable
 as $$
@@ -1843,8 +1840,7 @@ as $$
     from work.settings h;
 $$;
 
--- Whether a chunk is not needed any more: it has the text of no page, every row has what came instead, and no new chunk is
--- being made of it.
+-- Whether a chunk is obsolete: it has the text of no page, every row has what replaces it, and no open merge has it as a source.
 create function work.is_obsolete(chunk bigint) returns boolean
     language sql stable
     set search_path = '' set enable_seqscan = off
@@ -1866,9 +1862,9 @@ $$;
 
 -- functions/incarnation.sql
 
--- Starts a new incarnation in one transaction. No copy counts as loaded until its server has compared it; moves under way
--- are undone, so that a server with a copy keeps its seat. What servers have to take out follows from work.stale_copy when
--- they load the chunk. Ids continue at the next billion: the lost history issued fewer. Doorkeepers forget their hosts.
+-- Starts a new incarnation in one transaction. No copy counts as loaded until its server has compared it; unfinished moves are
+-- undone, so that a server with a copy keeps its placement. work.stale_copy decides which copies servers remove when they load the
+-- chunk again. Ids continue at the next billion, because the lost history issued fewer. Doorkeepers clear their cache.
 create function work.begin_incarnation(why text) returns uuid
     language plpgsql security definer
     set search_path = ''

@@ -1,7 +1,7 @@
 grant usage on schema work to usher_door, usher_mgmt, usher_reader;
 grant select on work.schema_migrations to usher_door, usher_mgmt, usher_reader;
 
--- Numbers are given once and for ever: nobody may change or remove a tld or a domain.
+-- Numbers are permanent: no role may change or delete a TLD or a domain.
 grant select on work.tld, work.domain, work.hosts to usher_door, usher_mgmt, usher_reader;
 grant insert on work.tld, work.domain, work.hosts to usher_door;
 
@@ -12,10 +12,10 @@ grant usage on sequence work.guestbook_id_seq to usher_door;
 grant update (next_fetch, crawl_started, last_crawl_started, last_crawl_ended, cadence, adaptive, crawl_delay, ready_at,
     policy, policy_reason, scope, scope_ranges, filters, max_pages, max_depth, pages, revision) on work.hosts to usher_door;
 
--- Waking a host whose page came in.
+-- To put a host with new pages into the queue of claims.
 grant update (claim_at, empty_checks) on work.hosts to usher_door;
 
--- Hands out chunks, records what becomes of them, seats them, watches components. Judging URLs stays with the door.
+-- MGMT creates chunks, records their results, places them and watches components. Only the door judges URLs.
 grant select on work.component, work.chunk, work.placement, work.event, work.query_stat, work.politeness_group to usher_mgmt, usher_reader;
 grant select, insert on work.token to usher_mgmt;
 grant update (used_at, revoked_at, address) on work.token to usher_mgmt;
@@ -74,7 +74,7 @@ grant execute on function work.domain64_decode(bigint), work.domain64_encode(int
     work.domain64_from_hex(text), work.domain64_hex(bigint), work.domain64_range(integer, integer, integer),
     work.max_bigint(), work.effective_crawl_delay(interval, interval, interval) to usher_door, usher_mgmt, usher_reader;
 
--- The first document's relations, to look at.
+-- The relations of seed 000, to read only.
 grant usage on schema mgmt to usher_mgmt, usher_reader;
 grant select on mgmt.link, mgmt.chunk, mgmt.host, mgmt.crawler, mgmt.index_builder, mgmt.index_server
     to usher_mgmt, usher_reader;

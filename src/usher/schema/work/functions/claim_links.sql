@@ -1,17 +1,17 @@
--- A new chunk for each of some crawlers, or more pages for one chunk of one crawler: up to n pages of up to `width` hosts, at
--- most `each` of one host; nothing unless there are n, or a page has waited long enough. A function, because it must read the
--- pages of a host after it locked the host (ADR 0011). Its cost does not depend on the size of the guestbook: hosts that rest
--- or have no pending page are not read.
--- * A host rests once for each of its pages. With `hold` the host belongs to the caller until it reports or its lease ends,
+-- Creates a chunk for each crawler, or adds pages to one chunk of one crawler: up to n pages of up to `width` hosts, at most `each`
+-- of one host; nothing unless there are n, or a page has waited long enough. A function, because it must read the pages of a host
+-- after it locked the host (ADR 0011). Its cost does not depend on the size of the guestbook: it reads no hosts that rest or have
+-- no pending page.
+-- * A host rests once for each of its pages. With `hold` the host belongs to the crawler until it reports or its lease ends,
 --   because only then the time of its last request is known.
--- * Crawlers that ask together get pages of different hosts. If these are not enough for one of them, it gets nothing and may
---   ask again alone. They are served one after the other, unless all want the same and the hosts have enough pages.
--- * A claim continues until it has enough pages or no ready host is left. When it meets a host without pages it clears the
---   head of the line, each time ten times as far: a host costs this once, because only a new page brings it back.
--- * All is written at once: the fixed cost of the three writes is as large as that of five pages. Locked pages do not move, so
---   they are written by ctid, without another index lookup. (CPU beside one write a crawler: 0.94 for one crawler of ten
---   pages of ten hosts, 0.82 for eight of them.)
--- * A crawler gets only dates that the server sent as conditions for its requests.
+-- * Crawlers that claim together get pages of different hosts. A crawler for which these are not enough gets nothing and may claim
+--   again alone. They are served one after the other, unless all want the same and the hosts have enough pages.
+-- * A claim continues until it has enough pages or no ready host is left. If it finds a host without pages, it removes such hosts
+--   from the head of the queue, each time ten times as far: a host costs this once, because only a new page brings it back.
+-- * It writes everything at once: the fixed cost of the three writes equals that of five pages. Locked pages do not move, so ctid
+--   finds them without an index. (CPU compared with one write for each crawler: 0.94 for one crawler with ten pages of ten hosts,
+--   0.82 for eight crawlers.)
+-- * Crawlers get only dates that the server sent as conditions for their requests.
 create function work.claim_links(
     callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[],
     leases interval[], holds boolean[], at timestamptz
@@ -26,39 +26,39 @@ as $$
 declare
     largest_sweep constant integer := 500000;  -- hosts
     grouped constant boolean := exists (select from work.politeness_group);
-    many constant integer := cardinality(callers);
+    crawlers constant integer := cardinality(callers);
     n integer := ns[1];
     width integer := widths[1];
     each integer := eaches[1];
     need constant integer := (n - 1) / each + 1;  -- hosts, if each has enough pages
     round integer;
-    sweep integer;  -- hosts at the head of the line that are checked together
-    looked bigint[];
+    sweep integer;  -- hosts at the head of the queue that are checked together
+    candidates bigint[];
     seen bigint[] := '{}';
     before integer;  -- hosts that were seen in earlier turns
     picked tid[];
-    found bigint[];
-    mine tid[];
-    whose bigint[];
+    page_hosts bigint[];
+    own_pages tid[];
+    own_hosts bigint[];
     since timestamptz;
     oldest timestamptz;
-    taken tid[] := '{}';  -- the pages of all turns, their hosts, and whose turn it was
+    taken tid[] := '{}';  -- the pages of all turns, their hosts, and the turn of each
     owners bigint[] := '{}';
     turns integer[] := '{}';
     served integer[] := '{}';
-    made bigint[];
+    new_chunks bigint[];
     chunks bigint[];  -- of each turn
 begin
-    if many > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
+    if crawlers > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
         select array_agg(g.place), array_agg(g.domain64), array_agg(((h.place - 1) / need + 1)::integer)
-        into picked, found, turns
+        into picked, page_hosts, turns
         from (
             select h.domain64, row_number() over (order by h.claim_at) as place
             from (
                 select h.domain64, h.claim_at from work.hosts h
                 where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
                 order by h.claim_at
-                limit need * many
+                limit need * crawlers
                 for no key update skip locked
             ) h
         ) h
@@ -69,76 +69,76 @@ begin
             limit case when h.place % need = 0 then n - (need - 1) * each else each end
             for no key update skip locked
         ) g;
-        if cardinality(picked) = n * many then
+        if cardinality(picked) = n * crawlers then
             taken := picked;
-            owners := found;
-            served := array(select generate_series(1, many));
+            owners := page_hosts;
+            served := array(select generate_series(1, crawlers));
         else
             turns := '{}';
         end if;
     end if;
-    for turn in 1..case when served = '{}' then many else 0 end loop
+    for turn in 1..case when served = '{}' then crawlers else 0 end loop
         n := ns[turn];
         width := widths[turn];
         each := eaches[turn];
-        mine := '{}';
-        whose := '{}';
+        own_pages := '{}';
+        own_hosts := '{}';
         oldest := null;
         before := cardinality(seen);
         round := 0;
         sweep := 5;
         loop
             round := round + 1;
-            looked := array(
+            candidates := array(
                 select h.domain64 from work.hosts h
                 where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open' and h.domain64 <> all(seen)
                 order by h.claim_at
-                -- As many as it takes if each of them has enough; then as many as there are pages to find.
-                limit least(width, case when round = 1 then (n - 1) / each + 1 else n - cardinality(mine) end)
+                -- First as many as needed if each of them has enough pages, then one for each missing page.
+                limit least(width, case when round = 1 then (n - 1) / each + 1 else n - cardinality(own_pages) end)
                 for no key update skip locked
             );
-            exit when looked = '{}';
-            seen := seen || looked;
+            exit when candidates = '{}';
+            seen := seen || candidates;
             if grouped then
-                looked := work.rested_hosts(looked, at, owners);
+                candidates := work.rested_hosts(candidates, at, owners);
             end if;
 
-            select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, found, since
+            select array_agg(p.place), array_agg(p.domain64), min(p.admitted_at) into picked, page_hosts, since
             from (
                 select g.place, g.domain64, g.admitted_at
-                from unnest(looked) with ordinality as turn (domain64, place)
+                from unnest(candidates) with ordinality as turn (domain64, place)
                 cross join lateral (
                     select g.ctid as place, g.id, g.domain64, g.priority, g.admitted_at
                     from work.guestbook g
                     where g.domain64 = turn.domain64 and g.state = 'pending'
                     order by g.priority, g.id
-                    limit least(each, n - cardinality(mine))
+                    limit least(each, n - cardinality(own_pages))
                     for no key update skip locked
                 ) g
                 order by turn.place, g.priority, g.id
-                limit n - cardinality(mine)
+                limit n - cardinality(own_pages)
             ) p;
 
-            if picked is null or not looked <@ found then
-                perform work.check_later(array(select unnest(looked) except select unnest(found)), at);
+            if picked is null or not candidates <@ page_hosts then
+                perform work.check_later(array(select unnest(candidates) except select unnest(page_hosts)), at);
                 sweep := least(sweep * 10, largest_sweep);
                 perform work.skip_idle_hosts(sweep, at, owners, grouped);
             end if;
-            mine := mine || picked;
-            whose := whose || found;
+            own_pages := own_pages || picked;
+            own_hosts := own_hosts || page_hosts;
             oldest := least(oldest, since);
-            exit when cardinality(mine) >= n;
+            exit when cardinality(own_pages) >= n;
         end loop;
-        if mine = '{}' or (
-            chunk is null and cardinality(mine) < n and (served <> '{}' or oldest > at - waits[turn])
+        if own_pages = '{}' or (
+            chunk is null and cardinality(own_pages) < n and (served <> '{}' or oldest > at - waits[turn])
         ) then
             seen := seen[:before];
             continue;
         end if;
         served := served || turn;
-        taken := taken || mine;
-        owners := owners || whose;
-        turns := turns || array_fill(turn, array[cardinality(mine)]);
+        taken := taken || own_pages;
+        owners := owners || own_hosts;
+        turns := turns || array_fill(turn, array[cardinality(own_pages)]);
     end loop;
     if served = '{}' then
         return;
@@ -150,12 +150,12 @@ begin
             select callers[s.turn], at, at + leases[s.turn] from unnest(served) as s (turn) order by s.turn
             returning work.chunk.id
         )
-        select array_agg(new.id order by new.id) into made from new;
+        select array_agg(new.id order by new.id) into new_chunks from new;
     else
-        made := array[chunk];
+        new_chunks := array[chunk];
     end if;
     for i in 1..cardinality(served) loop
-        chunks[served[i]] := made[i];
+        chunks[served[i]] := new_chunks[i];
     end loop;
 
     return query
@@ -190,7 +190,7 @@ begin
         where g.ctid = t.place
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
             case when not g.last_modified_assigned then g.last_modified end as last_modified,
-            -- A page that should be in the index and is not is fetched whole, whether it changed or not.
+            -- A page that should be in the index but is not is fetched without conditions.
             g.indexed_in is not null or g.noindex or g.text64 is null as kept
     )
     select

@@ -1,6 +1,6 @@
--- The line of claims: hosts by `claim_at`; infinity if a host has no pending page.
+-- The queue of claims: hosts by `claim_at`; infinity if a host has no pending page.
 
--- Hosts that got pages to crawl are claimed as soon as they have rested.
+-- Puts hosts with new pages into the queue; claims take them as soon as they have rested.
 create function work.wake(domain64s bigint[], at timestamptz) returns void
     language sql
     set search_path = '' set enable_seqscan = off
@@ -13,9 +13,9 @@ as $$
     where h.domain64 = t.domain64;
 $$;
 
--- For hosts without pending pages. Those with a page that is being crawled are checked again after a pause that doubles: if
--- several transactions settled the last pages at once, none of them saw that the crawl was over, and it ends here. All others
--- leave the line of claims until a page comes in, which wakes them.
+-- For hosts without pending pages. A host with a page that is being crawled is checked again after a pause that doubles: if several
+-- transactions settled the last pages at once, none of them saw that the crawl was over, and this ends it. All others leave the
+-- queue until work.wake puts them back.
 create function work.check_later(hosts bigint[], at timestamptz) returns void
     language plpgsql
     set search_path = '' set enable_seqscan = off
@@ -40,9 +40,8 @@ begin
 end
 $$;
 
--- Removes from the head of the line the hosts that have nothing to give now: hosts without pending pages, and
--- hosts whose group rests or was given to another crawler by this claim. Hosts with pages are not locked, so that claims of
--- other processes find them.
+-- Removes hosts from the head of the queue that have no page to give now: hosts without pending pages, and hosts whose group rests
+-- or was given to another crawler by this claim. Does not lock hosts with pages, so that other claims find them.
 create function work.skip_idle_hosts(number integer, at timestamptz, claimed bigint[], grouped boolean) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off

@@ -1,6 +1,6 @@
--- Of these hosts, returns those that no transaction admits pages for at this moment; none can until this one ends. A knock has a
--- lock FOR KEY SHARE on the hosts it admits for, which only FOR UPDATE conflicts with. Look for pages in a later statement:
--- it sees what the knocks before have committed. Skips locked hosts, because a knock may wait for pages that the caller wrote.
+-- Locks these hosts against knocks until the transaction ends; returns those that no knock admits pages for at this moment. A knock
+-- has a lock FOR KEY SHARE on its hosts, which conflicts only with FOR UPDATE. Search for pages in a later statement, which sees
+-- what earlier knocks committed. Skips locked hosts, because a knock may wait for pages that the caller wrote.
 create function work.lock_out_knocks(domain64s bigint[]) returns bigint[]
     language sql
     set search_path = '' set enable_seqscan = off
@@ -13,8 +13,8 @@ as $$
     );
 $$;
 
--- Ends the open crawls of these hosts where no page is pending or being crawled. The next crawl is due a cadence after this one
--- began. Claims do not look at the host until a page comes in. A host that the door admits pages for at this moment stays open.
+-- Ends the open crawls of those hosts that have no page pending or being crawled. The next crawl is due a cadence after this one
+-- began. The host leaves the queue of claims until a page comes in. A host that a knock admits pages for now stays open.
 create function work.close_crawls(domain64s bigint[], at timestamptz) returns setof bigint
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off

@@ -1,4 +1,4 @@
--- Whether a page may have a text that was not reported: its crawler reported no more than that it was crawled.
+-- Whether a page may have a text that its crawler did not report: the crawler reported only that it crawled the page.
 create function work.may_hold_unreported_text(page work.guestbook) returns boolean
     language sql immutable
 as $$
@@ -20,8 +20,7 @@ as $$
     from work.settings h;
 $$;
 
--- Whether a chunk is not needed any more: it has the text of no page, every row has what came instead, and no new chunk is
--- being made of it.
+-- Whether a chunk is obsolete: it has the text of no page, every row has what replaces it, and no open merge has it as a source.
 create function work.is_obsolete(chunk bigint) returns boolean
     language sql stable
     set search_path = '' set enable_seqscan = off

@@ -1,6 +1,6 @@
--- Starts a new incarnation in one transaction. No copy counts as loaded until its server has compared it; moves under way
--- are undone, so that a server with a copy keeps its seat. What servers have to take out follows from work.stale_copy when
--- they load the chunk. Ids continue at the next billion: the lost history issued fewer. Doorkeepers forget their hosts.
+-- Starts a new incarnation in one transaction. No copy counts as loaded until its server has compared it; unfinished moves are
+-- undone, so that a server with a copy keeps its placement. work.stale_copy decides which copies servers remove when they load the
+-- chunk again. Ids continue at the next billion, because the lost history issued fewer. Doorkeepers clear their cache.
 create function work.begin_incarnation(why text) returns uuid
     language plpgsql security definer
     set search_path = ''

@@ -1,9 +1,9 @@
--- How long a host rests after a refusal or failure: as long as it asks, or twice as long each time, up to a day.
+-- How long a host rests after a refusal or failure: as long as it asks for, or ten seconds that double each time, up to a day.
 create function work.rest_after_trouble(troubles smallint, asked interval) returns interval
     language sql immutable
 as $$ select least(greatest(asked, interval '10 seconds' * power(2, least(troubles, 14))), interval '1 day') $$;
 
--- The group of a host rests with it, at least as long as the group's own delay says.
+-- Lets the groups of hosts rest with them, at least for the group's own delay.
 create function work.rest_groups(hosts bigint[], at timestamptz) returns void
     language sql
     set search_path = '' set enable_seqscan = off
@@ -20,8 +20,8 @@ as $$
     where p.id = t.politeness_group_id;
 $$;
 
--- Of hosts that are ready, returns those whose group is ready too; a claim sees the others again when their group is ready. It
--- returns one host of a group, so that its hosts take turns, and none of a group of which the claim has a host already (`given`).
+-- Returns those of these ready hosts whose group is ready too; claims find the others when their group is ready. Returns one host of
+-- a group, so that its hosts take turns, and none of a group of which the claim has a host already (`given`).
 create function work.rested_hosts(hosts bigint[], at timestamptz, given bigint[]) returns bigint[]
     language plpgsql set search_path = '' set enable_seqscan = off
 as $$
@@ -59,8 +59,8 @@ begin
 end
 $$;
 
--- Releases the hosts that chunks held. Each rests once more, because it may have been asked just now, at least as long as it
--- asked for, and its group with it. A host without pages stays out of the line of claims.
+-- Releases the hosts that chunks held. Each rests once more with its group, because its last request may have been just now, and at
+-- least as long as it asked for. A host without pages stays out of the queue of claims.
 create function work.release_hosts(chunks bigint[], at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off

@@ -1,8 +1,7 @@
--- Reports of pages. One call does all that follows from them: as separate statements these were three to seven round trips for
--- each chunk.
+-- Reports of pages. One call does all that follows from them; separate statements needed three to seven round trips for each chunk.
 
--- Settles pages of held chunks (work.settle). Then it records copies that are outdated by that, replaces the copies of pages
--- that are back, wakes hosts whose pages are pending again, and closes crawls that are over.
+-- Settles pages of leased chunks (work.settle), records stale copies, replaces the copies of pages that are back, wakes hosts whose
+-- pages are pending again, and closes finished crawls.
 create function work.report(
     domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[],
     content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamptz[], text64s bigint[], noindexes boolean[],
@@ -56,8 +55,8 @@ begin
 end
 $$;
 
--- Makes the pages of a chunk that its crawler did not report pending again. They were not lost with their crawler, so this
--- counts no attempt: a crawler may return a page of a host that rests as often as it must.
+-- Makes the unreported pages of a chunk pending again. The crawler returns them and is not lost, so this counts no attempt: it may
+-- return a page of a host that rests as often as it must.
 create function work.return_pages(chunk bigint, at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -77,10 +76,10 @@ begin
 end
 $$;
 
--- A crawler has the content of a chunk on its disk, and reports all pages. The pages of the chunk are recorded in the same
--- statement. Pages without a report go `back`, or count as fetched and unchanged; if `back` is null, they go back if the
--- crawler reported others before. Returns how many pages it reported and how many were left, or null if it has no lease on
--- the chunk: then nothing changes.
+-- Records that a crawler has the content of a chunk on its disk, with its last reports, and stores the page ids of the chunk. Pages
+-- without a report go `back`, or count as fetched and unchanged; if `back` is null, they go back if the crawler reported others
+-- before. Returns how many pages it reported and how many it did not, or null if it has no lease on the chunk: then nothing
+-- changes.
 create function work.finish_crawl(
     crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean,
     domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[],

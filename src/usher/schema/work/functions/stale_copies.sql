@@ -1,6 +1,5 @@
--- Records the copies of pages whose text was in one chunk (`before`) and is in another now (`after`), or in none. Compaction
--- checks these chunks later, because less is left of them. Copies that were outdated by a chunk that is itself outdated for
--- that page now get the newest one.
+-- Records the stale copies of pages whose text was in one chunk (`before`) and is in another now (`after`), or in none. Compaction
+-- checks the old chunks later, because fewer pages are left in them. Earlier stale copies of a page then name the newest chunk.
 create function work.record_stale_copies(pages bigint[], before bigint[], after bigint[], at timestamptz) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -28,8 +27,8 @@ begin
 end
 $$;
 
--- Pages that disappeared and are in a chunk again: the new copy replaces the ones they had before, whether these were held back
--- or not judged yet. Most pages are new and have no copies, so it checks first whether there are any.
+-- Pages that had disappeared and are in a chunk again: the new copy replaces the earlier ones that are held back or not judged yet.
+-- Most pages are new and have none, so this first checks whether there are any.
 create function work.replace_copies(pages bigint[], after bigint[]) returns void
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -47,7 +46,7 @@ begin
 end
 $$;
 
--- Tells servers to remove the outdated copies of these chunks whose newer text their row has too; returns how many copies.
+-- Tells servers to remove the stale copies of these chunks if their row has the newer text; returns how many copies.
 create function work.retire_copies(chunks bigint[]) returns bigint
     language sql
     set search_path = '' set enable_seqscan = off

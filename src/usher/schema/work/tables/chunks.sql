@@ -30,11 +30,11 @@ create table work.chunk (
     constraint chunk_built_when_crawled check (index_state is null or state = 'crawled')
 );
 
-comment on column work.chunk.crawler_id is 'Null if it is made of other chunks.';
+comment on column work.chunk.crawler_id is 'Null if compaction made it.';
 comment on column work.chunk.page_ids is
-    'The pages that its crawler was given, recorded when the crawl ends; null if the chunk is made of others.';
+    'The pages that its crawler was given, recorded when the crawl ends; null if compaction made the chunk.';
 comment on column work.chunk.reason is 'Why it is in error or parked.';
-comment on column work.chunk.propagated_at is 'When every row had it; found out by us, whatever anybody says.';
+comment on column work.chunk.propagated_at is 'When every row had it, according to the reports of the index servers.';
 
 create index chunk_lease on work.chunk (lease_until) where state = 'crawling';
 create index chunk_of_crawler on work.chunk (crawler_id, id) where propagated_at is null;

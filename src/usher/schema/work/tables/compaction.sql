@@ -1,5 +1,5 @@
--- Chunks with outdated copies or few texts: when to check them next, and how many pages are left. Chunks with none left are
--- retired; several with few are merged into one new chunk.
+-- Chunks with stale copies or few texts: when to check them next, and how many pages are left. Compaction retires chunks without
+-- pages, and merges chunks with few.
 create table work.compaction_candidate (
     chunk_id bigint primary key references work.chunk (id),
     check_at timestamptz not null,
@@ -7,8 +7,8 @@ create table work.compaction_candidate (
     alive integer
 );
 
-comment on column work.compaction_candidate.pages is 'How many pages it was crawled with, if few of them brought a text.';
-comment on column work.compaction_candidate.alive is 'How many pages are left, if these are few enough to be put into another chunk.';
+comment on column work.compaction_candidate.pages is 'How many pages were crawled, if few of them brought a text.';
+comment on column work.compaction_candidate.alive is 'How many pages are left, if they are few enough for a merge.';
 
 create index compaction_candidate_check on work.compaction_candidate (check_at);
 create index compaction_candidate_sparse on work.compaction_candidate (chunk_id) where alive is not null;
@@ -23,9 +23,9 @@ create table work.chunk_source (
     primary key (chunk_id, source_id)
 );
 
-comment on column work.chunk_source.pages is 'What was alive of the source when this began.';
-comment on column work.chunk_source.given is 'Of these, what the last builder that took it was told to put into it.';
-comment on column work.chunk_source.open is 'Until every row has the new chunk, or it was given up.';
+comment on column work.chunk_source.pages is 'The live pages of the source when the merge began.';
+comment on column work.chunk_source.given is 'Those of them that the last builder was told to take.';
+comment on column work.chunk_source.open is 'Until every row has the new chunk, or the merge was given up.';
 
 -- A source is in one open chunk at a time.
 create unique index chunk_source_open on work.chunk_source (source_id) where open;

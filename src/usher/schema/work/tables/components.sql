@@ -33,7 +33,7 @@ comment on column work.component.host is 'Its name or address and port, as other
 comment on column work.component.state is 'What it declares.';
 comment on column work.component.health is 'What the watchdog found.';
 comment on column work.component.health_url is 'Where the watchdog last got a health status; null until it gets the first.';
-comment on column work.component.seen_at is 'The last sign of life: a call to us, or an answer to the watchdog.';
+comment on column work.component.seen_at is 'The last sign of life: a call to MGMT, or an answer to the watchdog.';
 comment on column work.component.called_at is 'Its last call to MGMT; seen_at also counts answers to the watchdog.';
 comment on column work.component.renews_leases is 'It names its chunks to POST /v1/lease, so its other calls renew no lease.';
 comment on column work.component.offered_chunks is
@@ -57,4 +57,4 @@ create table work.watchdog_round (
 comment on column work.watchdog_round.clock_skew_seconds is
     'How far the clock of the watchdog''s machine is ahead of the database''s.';
 comment on column work.watchdog_round.silent_since is
-    'Since when no component answers or calls; the watchdog suspects its own network then, and does nothing about them.';
+    'Since when no component answers or calls; the watchdog then suspects its own network and takes no action.';

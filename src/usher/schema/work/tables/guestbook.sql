@@ -51,22 +51,22 @@ create table work.guestbook (
     unique (domain64, path)
 );
 
-comment on table work.guestbook is 'Every page we know, one row a URL, for ever: a page may be gone, its row never is.';
-comment on column work.guestbook.last_fetched is 'Set by a fetch and by nothing else.';
-comment on column work.guestbook.indexed_in is 'The chunk that its newest text came in; null while there is nothing to find.';
+comment on table work.guestbook is 'Every known page, one row for each URL. Rows are never deleted.';
+comment on column work.guestbook.last_fetched is 'Only a fetch sets it.';
+comment on column work.guestbook.indexed_in is 'The chunk with its newest text; null if it has none in the index.';
 comment on column work.guestbook.text64 is 'A hash of the text, without what surrounds it.';
 comment on column work.guestbook.same_as is 'The page that had the same text before this one did.';
 comment on column work.guestbook.content_type is 'A code of work.content_type.';
-comment on column work.guestbook.misses is 'Answers in a row that it is not there; the second one counts.';
+comment on column work.guestbook.misses is 'Answers in a row that it is not there (work.is_gone).';
 comment on column work.guestbook.attempts is 'Crawls of this admission that were lost with their crawler.';
 comment on column work.guestbook.priority is 'Lower goes first; 0 is the front, where a hall pass puts a page.';
-comment on column work.guestbook.depth is 'Clicks from where a crawl came in, by the shortest way that was found.';
-comment on column work.guestbook.noindex is 'The page, or its server, asks not to be found.';
+comment on column work.guestbook.depth is 'The fewest clicks from the start of a crawl.';
+comment on column work.guestbook.noindex is 'The page or its server asks not to be indexed.';
 comment on column work.guestbook.lost_copy is
-    'Its copy was lost while it was being fetched: if it is reported as unchanged, it is fetched once more, whole.';
+    'Its copy was lost during the fetch: if the crawler reports it as unchanged, it is fetched again without conditions.';
 comment on column work.guestbook.last_modified_assigned is
     'The server sent no date, and last_modified is the time of the fetch: no condition for a request.';
-comment on column work.guestbook.reason is 'Why its last fetch failed, or where it moved, in words.';
+comment on column work.guestbook.reason is 'Why its last fetch failed, or where it moved.';
 
 -- The queue is this index: pending pages by host, the front first.
 create index guestbook_pending on work.guestbook (domain64, priority, id) where state = 'pending';

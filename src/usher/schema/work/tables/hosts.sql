@@ -27,7 +27,7 @@ create table work.politeness_group (
     rest_until timestamptz
 );
 
-comment on column work.politeness_group.rest_until is 'The same for the group: the latest rest_until of its hosts when it was set.';
+comment on column work.politeness_group.rest_until is 'The latest rest_until of its hosts.';
 
 -- Every host that is known, with its settings and clocks. `claim_at` and `ready_at` decide when a claim takes pages of it. The
 -- `ready_at` of a held host is the lease of its chunk, so a rest that the host asked for is in `rest_until`. A crawler may send
@@ -79,24 +79,24 @@ comment on column work.hosts.last_crawl_ended is 'When the last crawl ended: its
 comment on column work.hosts.crawl_delay is 'Rest between two requests; null for the default.';
 comment on column work.hosts.robots_at is 'When its robots.txt was last read.';
 comment on column work.hosts.robots_delay is 'The rest between two requests that its robots.txt asks for, up to a limit.';
-comment on column work.hosts.ready_at is 'Politeness: nobody asks the host for a page before this time.';
+comment on column work.hosts.ready_at is 'Politeness: crawlers send no request before this time.';
 comment on column work.hosts.rest_until is
     'The end of the last rest after a refusal or failure (Retry-After); it outlives the chunk that holds the host.';
-comment on column work.hosts.claim_at is 'When a claim looks at this host next; infinity if nothing of it waits.';
-comment on column work.hosts.empty_checks is 'Claims that found nothing here in a row: the next look comes later.';
-comment on column work.hosts.held_by is 'The chunk whose crawler alone asks this host until it reports; ready_at is its lease.';
+comment on column work.hosts.claim_at is 'When a claim checks this host next; infinity if no page waits.';
+comment on column work.hosts.empty_checks is 'Claims in a row that found no page; each delays the next check.';
+comment on column work.hosts.held_by is 'The chunk whose crawler alone may request pages until it reports; ready_at is its lease.';
 comment on column work.hosts.troubles is 'Refusals and failures in a row, each doubling its rest.';
-comment on column work.hosts.scope is 'Which links found on this host may bring new hosts or pages in.';
-comment on column work.hosts.max_pages is 'How many pages may be known of it; null for the house''s.';
-comment on column work.hosts.max_depth is 'How many clicks a new page may be from where the crawl came in; null for the house''s.';
-comment on column work.hosts.pages is 'At least so many pages are known: counted when it had as many as it may, else 0.';
+comment on column work.hosts.scope is 'Which hosts the links on its pages may lead to.';
+comment on column work.hosts.max_pages is 'The most pages in the guestbook; null for the general setting.';
+comment on column work.hosts.max_depth is 'The most clicks from the start of the crawl to a new page; null for the general setting.';
+comment on column work.hosts.pages is 'A lower bound of its pages, counted when it reached max_pages; else 0.';
 comment on column work.hosts.revision is 'Counts changes of policy, scope and filters.';
 
 create index hosts_of_politeness_group on work.hosts (politeness_group_id, domain64) where politeness_group_id is not null;
--- What a claim reads: the host that has rested longest goes first, and a host that rests costs nothing.
+-- The queue of claims: the host that has rested longest comes first, and a host that rests costs nothing.
 create index hosts_to_claim on work.hosts (claim_at) where claim_at < 'infinity' and policy = 'open';
 create index hosts_held on work.hosts (held_by) where held_by is not null;
 -- The few hosts that are paused or blocked.
 create index hosts_closed on work.hosts (policy) where policy <> 'open';
--- Not for hosts whose crawl is open: each of their claims would write into this index for nothing.
+-- Without hosts whose crawl is open, because each claim would update the index in vain.
 create index hosts_due on work.hosts (next_fetch) where crawl_started is null;

@@ -13,9 +13,9 @@ create table work.placement (
 );
 
 comment on column work.placement.released_at is
-    'When its successor was loaded: from then on nobody counts on this copy, and its server may drop it.';
+    'When its successor was loaded: from then on the server may drop this copy.';
 comment on column work.placement.unreported is
-    'Loaded when the database was dumped, and its server has not reported since the restore. It may have the copy.';
+    'Loaded when the database was dumped, but its server has not reported since the restore; it may have the copy.';
 
 create unique index placement_in_row on work.placement (chunk_id, "row") where state <> 'leaving';
 create index placement_of_chunk on work.placement (chunk_id);

@@ -11,8 +11,8 @@ create table work.robots (
     primary key (domain64, scheme)
 );
 
-comment on column work.robots.status is 'As the server answered; null if it did not.';
-comment on column work.robots.failures is 'Times in a row that it could not be had: nothing is fetched meanwhile.';
+comment on column work.robots.status is 'The answer of the server; null if it did not answer.';
+comment on column work.robots.failures is 'Failed attempts in a row; crawlers fetch no page of the host meanwhile.';
 
 -- Sitemaps that robots.txt or another sitemap names; each is fetched like a page.
 create table work.sitemap (

@@ -1,4 +1,4 @@
--- Settings for all hosts that have none of their own, and of the index; one row. max_depth (clicks from where a crawl came in)
+-- General settings of hosts that have none of their own, and of the index; one row. max_depth (clicks from the start of a crawl)
 -- and max_pages (of one host) keep a crawl out of traps.
 create table work.settings (
     is_only boolean primary key default true constraint settings_is_only check (is_only),
@@ -13,8 +13,8 @@ create table work.settings (
     placed_rows smallint not null default 0
 );
 
-comment on column work.settings.revision is 'Counts changes of the filters, so that whoever judged by older ones knows.';
-comment on column work.settings.placed_rows is 'How many rows the seats of all chunks were last looked through for.';
+comment on column work.settings.revision is 'Counts changes, so that doorkeepers notice that their cache is out of date.';
+comment on column work.settings.placed_rows is 'For how many rows the placements of all chunks were last checked.';
 
 -- The filters of a new installation; `usher hosts rules` shows and changes them. Session ids and the order of parameters
 -- make many URLs of one page.

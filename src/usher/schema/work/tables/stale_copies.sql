@@ -10,9 +10,9 @@ create table work.stale_copy (
     primary key (chunk_id, page_id)
 );
 
-comment on column work.stale_copy.newer is 'The chunk with the newer text; null if the page is not to be found any more.';
-comment on column work.stale_copy.held is 'Too much of the host would go at once: somebody has to look first.';
-comment on column work.stale_copy.ready is 'Whether it was looked at by those who know how much of the host would go.';
+comment on column work.stale_copy.newer is 'The chunk with the newer text; null if the page left the index.';
+comment on column work.stale_copy.held is 'Too many pages of the host would disappear at once: the operator must decide.';
+comment on column work.stale_copy.ready is 'The watchdog or the operator decided that it may disappear.';
 
 create index stale_copy_of_page on work.stale_copy (page_id);
 create index stale_copy_newer on work.stale_copy (newer) where newer is not null;

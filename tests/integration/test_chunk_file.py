@@ -1,4 +1,4 @@
-"""An index chunk reads back as it was written, or says in one sentence why not."""
+"""Reading and writing index chunks; damaged files are refused with a reason."""
 
 import hashlib
 import struct
@@ -49,7 +49,7 @@ def refused(path: Path, data: bytes) -> str:
 
 
 @pytest.mark.parametrize("number", [0, 1, 50])
-def test_what_is_written_is_read(tmp_path: Path, number: int) -> None:
+def test_written_documents_are_read(tmp_path: Path, number: int) -> None:
     path = tmp_path / "7"
     written = chunk_file.write(path, 7, documents(number, 300))
     assert chunk_file.check(path, 7) == written
@@ -62,7 +62,7 @@ def test_what_is_written_is_read(tmp_path: Path, number: int) -> None:
     assert chunk_file.write(path, 7, documents(number, 300)).sha256 == written.sha256
 
 
-def test_every_cut_and_every_flipped_bit_is_seen(tmp_path: Path) -> None:
+def test_every_truncation_and_every_flipped_bit_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "7"
     chunk_file.write(path, 7, documents(3))
     good = path.read_bytes()
@@ -75,7 +75,7 @@ def test_every_cut_and_every_flipped_bit_is_seen(tmp_path: Path) -> None:
     assert "damaged" in refused(path, good + b"x")
 
 
-def test_foreign_files_and_other_versions(tmp_path: Path) -> None:
+def test_other_files_and_other_versions_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "7"
     assert "is not an index chunk" in refused(path, b"")
     assert "is not an index chunk" in refused(path, b"<html>not found</html>" * 9)
@@ -90,7 +90,7 @@ def test_foreign_files_and_other_versions(tmp_path: Path) -> None:
         chunk_file.check(path, 8)
 
 
-def test_a_right_checksum_over_wrong_contents(tmp_path: Path) -> None:
+def test_wrong_contents_with_a_correct_checksum_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "7"
     [one] = map(msgspec.msgpack.encode, documents(1))
     huge = zstd.compress(struct.pack(">I", MAX_DOCUMENT_BYTES + 1))
@@ -102,7 +102,7 @@ def test_a_right_checksum_over_wrong_contents(tmp_path: Path) -> None:
         assert "is not what its header says" in refused(path, sealed(payload, number))
 
 
-def test_a_bomb_is_unpacked_block_by_block(tmp_path: Path) -> None:
+def test_a_bomb_is_decompressed_block_by_block(tmp_path: Path) -> None:
     path = tmp_path / "7"
     packer = zstd.ZstdCompressor(level=1)
     zeros = bytes(2**20)
@@ -129,7 +129,7 @@ def test_a_big_chunk_is_read_document_by_document(tmp_path: Path) -> None:
     assert most < 12_000_000  # all of it would be 27 MB
 
 
-def test_a_failed_write_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "7"
     chunk_file.write(path, 7, documents(1))
     before = path.read_bytes()
@@ -144,7 +144,7 @@ KILLED = """
 import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[2:]
-from test_chunkfile import documents
+from test_chunk_file import documents
 from usher.index import chunk_file
 print("ready", flush=True)
 for n in range(1000000):
@@ -152,7 +152,7 @@ for n in range(1000000):
 """
 
 
-def test_killed_amid_writing_there_is_a_whole_file(tmp_path: Path) -> None:
+def test_a_kill_during_a_write_leaves_a_complete_file(tmp_path: Path) -> None:
     path = tmp_path / "7"
     here = str(Path(__file__).parent)
     process = subprocess.Popen(

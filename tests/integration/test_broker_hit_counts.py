@@ -1,4 +1,4 @@
-"""Each server of a row gives its share of a page, and more if more of the page is its own."""
+"""How many hits the broker requests from each server of a row."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,43 +25,43 @@ def plain(chunk: int) -> list[IndexDocument]:
     ]
 
 
-async def test_servers_of_a_row_give_the_passages_of_what_is_shown(rows: Rows) -> None:
+async def test_servers_of_a_row_send_the_snippets_of_shown_hits(rows: Rows) -> None:
     await rows.rows(1, 3, {chunk: plain(chunk) for chunk in range(1, 7)})
-    async with rows.hall() as hall:
-        broker = Broker(hall, deadline=10)
+    async with rows.cluster() as cluster:
+        broker = Broker(cluster, deadline=10)
         for text in ("everywhere", "everywhere", "nowhere", "everywhere nowhere"):
             answer = await broker.search(parse_query(text))
             assert len(answer.snippets) == len(answer.results.hits) == 10
-    for seat in rows.seats:
-        assert seat.asked.count("/stats") == 2  # the last query has no new word
-        assert seat.asked.count("/search") >= 4
+    for server in rows.servers:
+        assert server.asked.count("/stats") == 2  # the last query has no new word
+        assert server.asked.count("/search") >= 4
 
 
-async def test_only_who_may_have_more_is_asked_again(rows: Rows) -> None:
+async def test_only_servers_that_may_have_more_hits_are_asked_again(rows: Rows) -> None:
     best = [
         page(f"best/{number:02}", "velvet velvet", chunk=1, text64=max(number, 12))
         for number in range(30)  # the first of them are copies
     ]
     less = {chunk: [page(f"{chunk}", "velvet and more", chunk=chunk)] for chunk in (2, 3)}
     await rows.rows(1, 3, {1: best, **less})
-    async with rows.hall() as hall:
-        answer = await Broker(hall, deadline=10).search(parse_query("velvet"))
+    async with rows.cluster() as cluster:
+        answer = await Broker(cluster, deadline=10).search(parse_query("velvet"))
     assert [len(answer.snippets), answer.results.total] == [10, 20]
     assert all(found.hit.chunk == 1 for found in answer.results.hits)
-    asked = {seat.chunks[0]: seat.asked.count("/search") for seat in rows.seats}
+    asked = {server.chunks[0]: server.asked.count("/search") for server in rows.servers}
     assert asked == {1: 3, 2: 1, 3: 1}  # as many as are shown, some more, many
-    assert {seat.chunks[0]: "/snippets" in seat.asked for seat in rows.seats} == {
+    assert {server.chunks[0]: "/snippets" in server.asked for server in rows.servers} == {
         1: True,
         2: False,
         3: False,
     }
 
 
-async def test_one_server_may_have_all_that_is_shown(rows: Rows) -> None:
+async def test_one_server_may_have_all_shown_hits(rows: Rows) -> None:
     rare = [page(f"rare/{number}", f"velvet {number}", chunk=1) for number in range(30)]
     await rows.rows(1, 3, {1: rare, 2: plain(2), 3: plain(3)})
-    async with rows.hall() as hall:
-        broker, query = Broker(hall, deadline=10), parse_query("velvet")
+    async with rows.cluster() as cluster:
+        broker, query = Broker(cluster, deadline=10), parse_query("velvet")
         pages = [await broker.search(query, offset=offset) for offset in (0, 10, 20)]
     assert [len(answer.snippets) for answer in pages] == [10, 10, 10]
     assert len({found.hit.url for answer in pages for found in answer.results.hits}) == 30
@@ -81,13 +81,13 @@ async def test_copies_do_not_make_a_page_short(rows: Rows) -> None:
         for chunk in (1, 2, 3)
     }
     await rows.rows(1, 3, chunks)
-    async with rows.hall() as hall:
-        answer = await Broker(hall, deadline=10).search(parse_query("velvet"))
+    async with rows.cluster() as cluster:
+        answer = await Broker(cluster, deadline=10).search(parse_query("velvet"))
     assert len(answer.results.hits) == 10
     assert [found.copies for found in answer.results.hits[:3]] == [9, 9, 9]
 
 
-async def test_hits_that_can_all_be_had_are_counted_without_copies(rows: Rows) -> None:
+async def test_few_hits_are_counted_without_copies(rows: Rows) -> None:
     pages = [
         page(
             f"velvet/{number}",
@@ -98,12 +98,12 @@ async def test_hits_that_can_all_be_had_are_counted_without_copies(rows: Rows) -
         for number in range(15)
     ]
     await rows.rows(1, 3, {1: pages, 2: plain(2), 3: plain(3)})
-    async with rows.hall() as hall:
-        results = (await Broker(hall, deadline=10).search(parse_query("velvet"))).results
+    async with rows.cluster() as cluster:
+        results = (await Broker(cluster, deadline=10).search(parse_query("velvet"))).results
     assert (results.total, results.hidden, results.exact) == (14, 1, True)
 
 
-async def test_the_best_hits_are_found_wherever_they_are(rows: Rows) -> None:
+async def test_the_best_hits_are_found_on_any_server(rows: Rows) -> None:
     """However unevenly they are spread: as if every server had been asked for all it has."""
     best = [page(f"best/{number}", "velvet " * (40 - number), chunk=1) for number in range(30)]
     others = {
@@ -114,8 +114,8 @@ async def test_the_best_hits_are_found_wherever_they_are(rows: Rows) -> None:
         for chunk in (2, 3)
     }
     await rows.rows(1, 3, {1: best, **others})
-    async with rows.hall() as hall:
-        broker, query = Broker(hall, deadline=10), parse_query("velvet")
+    async with rows.cluster() as cluster:
+        broker, query = Broker(cluster, deadline=10), parse_query("velvet")
         every = await broker.search(query, k=68)
         pages = [await broker.search(query, offset=offset) for offset in range(0, 60, 10)]
     urls = [found.hit.url for found in every.results.hits]
@@ -128,5 +128,7 @@ async def test_the_best_hits_are_found_wherever_they_are(rows: Rows) -> None:
     ("wanted", "servers", "asked"),
     [(20, 1, 20), (20, 2, 18), (20, 3, 13), (20, 10, 6), (20, 100, 3), (1, 3, 1), (20, 0, 20)],
 )
-def test_of_many_servers_each_is_asked_for_a_part(wanted: int, servers: int, asked: int) -> None:
+def test_each_server_is_asked_for_a_share_of_the_hits(
+    wanted: int, servers: int, asked: int
+) -> None:
     assert server_share(wanted, servers) == asked

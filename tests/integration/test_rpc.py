@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from support.mgmt.chunk_trade import soon
 from usher.errors import Unreachable
-from usher.http.rpc import SWITCHED, RpcPool
+from usher.http.rpc import UPGRADE_RESPONSE, RpcPool
 from usher.http.server import rpc_connections
 from usher.http.server.component import (
     QUERY,
@@ -25,7 +25,7 @@ from usher.http.server.endpoint import Endpoint
 from usher.http.server.listen import read_bind
 
 ANY = read_bind("127.0.0.1:0")
-WISH = b"GET /lines HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: usher-lines/1\r\n\r\n"
+UPGRADE_REQUEST = b"GET /lines HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: usher-lines/1\r\n\r\n"
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -90,7 +90,7 @@ async def put(
 ) -> tuple[int, dict[str, object]]:
     given = body if isinstance(body, bytes) else json.dumps(body).encode()
     until = asyncio.get_running_loop().time() + 20
-    status, told = await quick.put(path, given, {"Host": host, **headers}, until)
+    status, told = await quick.call(path, given, {"Host": host, **headers}, until)
     return status, json.loads(told)
 
 
@@ -173,8 +173,8 @@ async def talk(address: str, *parts: bytes, answers: int = 0) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port(address))
     try:
         async with asyncio.timeout(20):
-            writer.write(WISH)
-            assert await reader.readexactly(len(SWITCHED)) == SWITCHED
+            writer.write(UPGRADE_REQUEST)
+            assert await reader.readexactly(len(UPGRADE_RESPONSE)) == UPGRADE_RESPONSE
             for part in parts:
                 writer.write(part)
                 await asyncio.sleep(0.001)
@@ -215,10 +215,10 @@ async def test_a_question_may_come_in_parts_and_several_at_once(address: str) ->
 @pytest.mark.parametrize(
     "said",
     [
-        WISH.replace(b"usher-lines/1", b"usher-lines/2"),
-        WISH.replace(b"usher-lines/1", b"websocket"),
-        WISH.replace(b"Upgrade: usher-lines/1\r\n", b""),
-        WISH.replace(b"GET", b"POST"),
+        UPGRADE_REQUEST.replace(b"usher-lines/1", b"usher-lines/2"),
+        UPGRADE_REQUEST.replace(b"usher-lines/1", b"websocket"),
+        UPGRADE_REQUEST.replace(b"Upgrade: usher-lines/1\r\n", b""),
+        UPGRADE_REQUEST.replace(b"GET", b"POST"),
     ],
 )
 async def test_what_is_no_wish_for_a_line_is_http(address: str, said: bytes) -> None:
@@ -230,10 +230,12 @@ async def test_what_is_no_wish_for_a_line_is_http(address: str, said: bytes) -> 
 
 
 def test_only_a_complete_request_is_upgraded() -> None:
-    headers = rpc_connections.read_upgrade(WISH)
+    headers = rpc_connections.read_upgrade(UPGRADE_REQUEST)
     assert headers is not None
     assert headers["host"] == "localhost"
-    assert {rpc_connections.read_upgrade(WISH[:size]) for size in range(len(WISH))} == {None}
+    assert {
+        rpc_connections.read_upgrade(UPGRADE_REQUEST[:size]) for size in range(len(UPGRADE_REQUEST))
+    } == {None}
 
 
 async def test_an_answer_under_way_is_given_before_the_server_ends(room: Room) -> None:
@@ -269,8 +271,8 @@ def test_an_answer_to_a_closed_connection_is_dropped() -> None:
         room = Room()
         async with serve_component(room.endpoints(), ANY) as address:
             reader, writer = await asyncio.open_connection("127.0.0.1", port(address))
-            writer.write(WISH)
-            await reader.readexactly(len(SWITCHED))
+            writer.write(UPGRADE_REQUEST)
+            await reader.readexactly(len(UPGRADE_RESPONSE))
             writer.write(b'/wait 13\n{"words":"a"}')
             assert await soon(lambda: room.begun == 1)
             writer.transport.abort()
@@ -311,7 +313,7 @@ async def test_a_line_that_is_not_used_is_closed_and_replaced(
 async def test_a_server_that_answers_otherwise_is_away(answer: bytes) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(SWITCHED)
+        writer.write(UPGRADE_RESPONSE)
         await reader.readline()
         writer.write(answer)
         await writer.drain()

@@ -1,4 +1,4 @@
-"""Questions to an index server: what makes no sense is declined, and who would wait too long is told at once."""
+"""Requests to an index server: invalid ones are refused, and a busy server refuses at once."""
 
 import asyncio
 import threading
@@ -45,15 +45,15 @@ from usher.index.rpc_handlers import QueryHandlers
         ("/search", {"query": "a", "deadline": 1e-9}, 503),
     ],
 )
-async def test_what_makes_no_sense_is_declined(
-    desk: int, path: str, body: object, status: int
+async def test_invalid_requests_are_refused(
+    handlers: int, path: str, body: object, status: int
 ) -> None:
-    got, told = await asyncio.to_thread(post, desk, path, body)
+    got, told = await asyncio.to_thread(post, handlers, path, body)
     assert (got, told["status"]) == (status, status)
 
 
 @pytest.fixture(scope="module")
-async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[int]:
+async def handlers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[int]:
     engine = Engine.open(tmp_path_factory.mktemp("engine"))
     made = QueryHandlers(1)
     made.engine = engine
@@ -65,7 +65,7 @@ async def desk(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[int]:
         engine.close()
 
 
-async def test_who_would_wait_too_long_is_told_at_once(tmp_path: Path) -> None:
+async def test_a_busy_server_refuses_requests_at_once(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path)
     made = QueryHandlers(1, max_waiting=3)
     made.engine = engine
@@ -86,11 +86,11 @@ async def test_who_would_wait_too_long_is_told_at_once(tmp_path: Path) -> None:
     engine.close()
 
 
-async def test_what_usually_is_quick_is_done_at_once_and_the_rest_by_threads(
+async def test_fast_requests_run_in_the_event_loop_and_others_in_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rpc_handlers, "FAST_SECONDS", 0.1)  # which no machine needs for nothing
-    desk, here = QueryHandlers(1), threading.get_ident()
+    handlers, here = QueryHandlers(1), threading.get_ident()
 
     async def asked(seconds: float = 0.0, *, pause: float = -1.0) -> bool:
         """Whether this very thread did it, although the last answer was less than a pause ago."""
@@ -100,24 +100,24 @@ async def test_what_usually_is_quick_is_done_at_once_and_the_rest_by_threads(
             time.sleep(seconds)
             return threading.get_ident()
 
-        return await desk._run("search", work, 5.0) == here
+        return await handlers._run("search", work, 5.0) == here
 
-    assert not await asked()  # nobody knows yet how long it takes
+    assert not await asked()  # its duration is not known yet
     assert await asked()
     assert not await asked(pause=60.0)  # others may wait
     assert await asked(1.2)
     assert not await asked()  # once too slow
-    assert await soon(lambda: desk._threads.waiting == 0)
-    desk.close()
+    assert await soon(lambda: handlers._threads.waiting == 0)
+    handlers.close()
 
 
-async def test_while_a_thread_works_nobody_holds_up_the_loop() -> None:
-    desk, hold = QueryHandlers(2), threading.Event()
+async def test_no_request_runs_in_the_event_loop_while_a_thread_is_busy() -> None:
+    handlers, hold = QueryHandlers(2), threading.Event()
     for _ in range(2):
-        await desk._run("stats", threading.get_ident, 5.0)
-    slow = asyncio.create_task(desk._run("search", hold.wait, 5.0))
+        await handlers._run("stats", threading.get_ident, 5.0)
+    slow = asyncio.create_task(handlers._run("search", hold.wait, 5.0))
     await asyncio.sleep(0.01)
-    assert await desk._run("stats", threading.get_ident, 5.0) != threading.get_ident()
+    assert await handlers._run("stats", threading.get_ident, 5.0) != threading.get_ident()
     hold.set()
     assert await slow
-    desk.close()
+    handlers.close()

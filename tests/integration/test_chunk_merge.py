@@ -1,4 +1,4 @@
-"""An index chunk made of others: the documents of the pages that are wanted, as they are; nothing of damaged files."""
+"""Merging index chunks: wanted documents are copied unchanged, and damaged sources are refused."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def job(directory: Path, *parts: MergeSource) -> BuildJob:
     return BuildJob(9, "", str(directory / "made" / "9.idx"), [], sources=list(parts))
 
 
-def test_only_what_is_wanted_is_taken_and_as_it_is(tmp_path: Path) -> None:
+def test_only_wanted_documents_are_taken_unchanged(tmp_path: Path) -> None:
     parts = [
         MergeSource(1, str(source(tmp_path, 1)), ["a.com/1", "a.com/without-text"]),
         MergeSource(2, str(source(tmp_path, 2)), ["a.com/0", "a.com/3"]),
@@ -48,7 +48,7 @@ def test_only_what_is_wanted_is_taken_and_as_it_is(tmp_path: Path) -> None:
     ]
 
 
-def test_documents_that_lie_about_their_page_are_left_out(tmp_path: Path) -> None:
+def test_documents_with_inconsistent_urls_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "1.idx"
     good, other = documents(1, LINKS[:2], ["good", "other"])
     lies = [
@@ -67,11 +67,11 @@ def test_documents_that_lie_about_their_page_are_left_out(tmp_path: Path) -> Non
     assert [one.body for one in found] == ["good"]
 
 
-def test_one_that_nothing_is_left_for_is_empty(tmp_path: Path) -> None:
+def test_a_merge_without_documents_is_empty(tmp_path: Path) -> None:
     assert merge_chunks(job(tmp_path), lambda _: None).documents == 0
 
 
-def test_a_damaged_or_wrong_file_makes_nothing(tmp_path: Path) -> None:
+def test_a_damaged_or_wrong_source_is_refused(tmp_path: Path) -> None:
     path = source(tmp_path, 1)
     with pytest.raises(BadInput, match="holds chunk 1, not 2"):
         merge_chunks(job(tmp_path, MergeSource(2, str(path), ["a.com/0"])), lambda _: None)

@@ -1,4 +1,4 @@
-"""What a front-end remembers of the map: a chunk that a row had is missed, one that it never had is new."""
+"""The row map: a chunk that a row had is lost, one that it never had is new."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ def lost(seats: RowMap) -> list[int]:
     return [bench.lost for bench in seats.rows]
 
 
-def test_a_server_that_leaves_takes_its_chunks_with_it() -> None:
+def test_the_chunks_of_a_departed_server_are_lost() -> None:
     seats = RowMap()
     see(seats, {1: {"a": [1, 2], "b": [3]}, 2: {"c": [1, 2, 3]}})
     assert seats.rows == (SearchRow(1, ("a", "b")), SearchRow(2, ("c",)))
@@ -30,7 +30,7 @@ def test_a_server_that_leaves_takes_its_chunks_with_it() -> None:
     assert lost(seats) == [0, 0]
 
 
-def test_the_only_row_misses_what_no_other_names() -> None:
+def test_the_only_row_has_lost_chunks_that_no_other_row_has() -> None:
     seats = RowMap()
     see(seats, {1: {"a": [1, 2], "b": [3]}})
     see(seats, {1: {"b": [3]}}, 1.0)
@@ -42,11 +42,11 @@ def test_the_only_row_misses_what_no_other_names() -> None:
     see(seats, {1: {"b": [3, 4]}}, 4.0)
     see(
         seats, {1: {"b": [3, 4]}}, 5.0 + DEPARTED_SECONDS
-    )  # whoever is away for so long will not come back
+    )  # a server that is away for so long will not come back
     assert lost(seats) == [0]
 
 
-def test_every_row_misses_what_is_not_searchable_since_a_restore() -> None:
+def test_unrestored_chunks_are_lost_in_every_row() -> None:
     seats, rows = RowMap(), [ServerRow(1, ["a"]), ServerRow(2, ["b"])]
     seats.update(rows, {1: {"a": [1]}, 2: {"b": [1, 2]}}, 0.0, unrestored=[2, 3])
     assert lost(seats) == [2, 1]
@@ -57,7 +57,7 @@ def test_every_row_misses_what_is_not_searchable_since_a_restore() -> None:
     assert lost(seats) == [0, 0], "its pages were crawled again"
 
 
-def test_a_chunk_that_is_dropped_in_order_is_not_missed() -> None:
+def test_a_chunk_that_all_rows_drop_is_not_lost() -> None:
     seats = RowMap()
     see(seats, {1: {"a": [1, 2]}, 2: {"b": [1, 2]}})
     see(seats, {1: {"a": [1]}, 2: {"b": [1, 2]}})
@@ -66,7 +66,7 @@ def test_a_chunk_that_is_dropped_in_order_is_not_missed() -> None:
     assert lost(seats) == [0, 0]
 
 
-def test_a_row_that_still_loads_is_not_whole_but_has_lost_nothing() -> None:
+def test_a_row_that_loads_chunks_is_behind_but_has_lost_nothing() -> None:
     seats = RowMap()
     many = list(range(1000))
     see(seats, {1: {"a": many}, 2: {"b": many[:995]}, 3: {"c": many[:900]}, 4: {"d": []}})
@@ -74,7 +74,7 @@ def test_a_row_that_still_loads_is_not_whole_but_has_lost_nothing() -> None:
     assert lost(seats) == [0, 0, 0, 0]
 
 
-def test_a_map_without_chunks_or_servers_does_no_harm() -> None:
+def test_a_map_without_chunks_or_servers() -> None:
     seats = RowMap()
     seats.update([ServerRow(1, ["a", "b"]), ServerRow(2, [])], {}, 0.0)
     assert seats.rows == (SearchRow(1, ("a", "b")),)
@@ -109,7 +109,7 @@ drawings = st.dictionaries(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(drawings, max_size=6))
-def test_what_is_there_is_never_missed(history: list[dict[int, dict[str, list[int]]]]) -> None:
+def test_available_chunks_are_never_missing(history: list[dict[int, dict[str, list[int]]]]) -> None:
     seats = RowMap()
     for moment, drawn in enumerate(history):
         named = {
@@ -119,8 +119,8 @@ def test_what_is_there_is_never_missed(history: list[dict[int, dict[str, list[in
         see(seats, named, float(moment))
         there = {chunk for one in named.values() for chunks in one.values() for chunk in chunks}
         assert there <= seats.chunks
-        everybody = [host for one in named.values() for host in one]
-        assert seats.missing_share(everybody) <= 1 - len(there) / max(1, len(seats.chunks)) + 1e-9
+        every_host = [host for one in named.values() for host in one]
+        assert seats.missing_share(every_host) <= 1 - len(there) / max(1, len(seats.chunks)) + 1e-9
         for bench in seats.rows:
             here = {chunk for chunks in named[bench.row].values() for chunk in chunks}
             assert bench.lost <= len(seats.chunks - here)

@@ -1,4 +1,4 @@
-"""The pace follows the rhythm of a feed, heeds what it asks for, and never leaves its bounds."""
+"""The poll interval follows the publishing interval, respects hints and stays within its bounds."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -29,7 +29,7 @@ def steady(gap: timedelta, count: int = 20, now: datetime = NOW) -> list[datetim
 
 
 @pytest.mark.parametrize("gap", [10 * MINUTE, HOUR, DAY, 3 * DAY])
-def test_a_steady_feed_is_read_twice_in_its_gap(gap: timedelta) -> None:
+def test_a_steady_feed_is_polled_twice_per_interval(gap: timedelta) -> None:
     found = next_poll(PollFacts(), steady(gap), now=NOW, fraction=0)
     assert found.period == min(gap / 2, DAY)
     assert found.at == NOW + min(gap / 2, DAY)
@@ -47,7 +47,7 @@ def test_items_of_one_moment_are_one() -> None:
     assert publishing_interval([NOW, NOW - HOUR] * 50, NOW) == HOUR
 
 
-def test_a_feed_that_falls_silent_is_left_alone_more_and_more() -> None:
+def test_polls_of_a_silent_feed_become_rarer() -> None:
     times = steady(HOUR)
     periods = [
         next_poll(PollFacts(), times, now=NOW + n * DAY, fraction=0).period for n in range(12)
@@ -56,12 +56,12 @@ def test_a_feed_that_falls_silent_is_left_alone_more_and_more() -> None:
     assert periods[-1] == MAX_PERIOD
 
 
-def test_dates_to_come_tell_nothing() -> None:
+def test_dates_in_the_future_do_not_count() -> None:
     assert publishing_interval([NOW + DAY, NOW + 2 * DAY], NOW) is None
     assert publishing_interval([*steady(HOUR), NOW + 1000 * DAY], NOW) == HOUR
 
 
-def test_a_feed_without_dates_is_read_more_often_while_it_brings_something() -> None:
+def test_a_feed_without_dates_is_polled_more_often_while_it_has_news() -> None:
     assert next_poll(PollFacts(HOUR, new=3), [], now=NOW, fraction=0).period == HOUR / 2
     assert next_poll(PollFacts(HOUR, new=0), [], now=NOW, fraction=0).period == 1.5 * HOUR
     assert next_poll(PollFacts(), [], now=NOW, fraction=0).period == 1.5 * DEFAULT_PERIOD
@@ -92,7 +92,7 @@ def test_it_converges_without_dates(gap: timedelta, start: timedelta) -> None:
         PollFacts(hints=PollHints(ttl=2 * HOUR, period=6 * HOUR), cache_lifetime=HOUR),
     ],
 )
-def test_what_feed_and_server_ask_for_is_heeded(polled: PollFacts) -> None:
+def test_hints_of_feed_and_server_are_respected(polled: PollFacts) -> None:
     found = next_poll(polled, steady(HOUR), now=NOW, fraction=0)
     assert found.period == 6 * HOUR
     assert "rhythm" not in found.why
@@ -113,13 +113,13 @@ def test_what_feed_and_server_ask_for_is_heeded(polled: PollFacts) -> None:
     ],
 )
 @pytest.mark.parametrize("gap", [HOUR, 40 * DAY])
-def test_no_feed_is_left_alone_for_more_than_a_day(polled: PollFacts, gap: timedelta) -> None:
+def test_every_feed_is_polled_at_least_daily(polled: PollFacts, gap: timedelta) -> None:
     found = next_poll(polled, steady(gap), now=NOW, fraction=0.9)
     assert NOW + HOUR / 2 < found.at <= NOW + DAY
     assert found.period <= DAY
 
 
-def test_a_server_that_asks_to_wait_for_longer_than_a_day_is_obeyed() -> None:
+def test_a_retry_after_of_more_than_a_day_is_respected() -> None:
     found = next_poll(PollFacts(errors=1, retry_after=60 * HOUR), [], now=NOW, fraction=0)
     assert found.at == NOW + 60 * HOUR
     endless = next_poll(PollFacts(errors=1, retry_after=365 * DAY), [], now=NOW, fraction=0)
@@ -207,7 +207,7 @@ def test_more_failures_never_mean_an_earlier_poll(
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=5))
-def test_chance_only_adds_a_tenth(fractions: list[float]) -> None:
+def test_jitter_adds_at_most_a_tenth(fractions: list[float]) -> None:
     waits = [
         next_poll(PollFacts(), steady(HOUR), now=NOW, fraction=one).at - NOW for one in fractions
     ]
@@ -229,7 +229,5 @@ def test_chance_only_adds_a_tenth(fractions: list[float]) -> None:
         ("max-age=0", "Mon, 16 Nov 2026 13:00:00 GMT", timedelta(0)),
     ],
 )
-def test_how_long_an_answer_is_good(
-    cache_control: str, expires: str, fresh: timedelta | None
-) -> None:
+def test_cache_lifetime(cache_control: str, expires: str, fresh: timedelta | None) -> None:
     assert cache_lifetime(cache_control, expires, NOW) == fresh

@@ -1,4 +1,4 @@
-"""A feed has one number, from the command that adds it to the rows that polls write; and jobs say each thing once."""
+"""A feed has one number in commands, jobs and rows, and the message of a job occurs once."""
 
 import json
 import subprocess
@@ -74,7 +74,7 @@ def test_commands_jobs_and_rows_have_the_same_number(theatre: Stage) -> None:
     assert "stored_in" not in told
 
 
-def test_the_message_of_a_failed_poll_is_said_once(theatre: Stage) -> None:
+def test_the_message_of_a_failed_poll_occurs_once(theatre: Stage) -> None:
     stack, _ = theatre
     messages = [one["message"] for one in data(stack, "jobs", "log", "--state", "permanent-error")]
     for words in ("HTTP 503 Service Unavailable.", "It is an HTML page, not a feed."):
@@ -83,7 +83,7 @@ def test_the_message_of_a_failed_poll_is_said_once(theatre: Stage) -> None:
         assert said.count("Next ") == 1, said
 
 
-def test_a_task_names_what_has_no_name(theatre: Stage) -> None:
+def test_a_task_names_rows_without_a_name(theatre: Stage) -> None:
     stack, dsn = theatre
     number = usher(
         stack,

@@ -1,4 +1,4 @@
-"""A front-end knows how rare common words are before anybody asks for them."""
+"""A front-end loads the statistics of frequent words in advance."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,14 +34,14 @@ CHUNKS = {chunk: plain(chunk) for chunk in range(1, 7)}
 
 
 def times(rows: Rows, path: str) -> int:
-    return sum(seat.asked.count(path) for seat in rows.seats)
+    return sum(server.asked.count(path) for server in rows.servers)
 
 
-async def test_what_was_learnt_is_not_asked_again(rows: Rows) -> None:
+async def test_warm_statistics_are_not_requested_again(rows: Rows) -> None:
     await rows.rows(1, 3, CHUNKS)
-    async with rows.hall() as hall:
-        fresh, broker = Broker(hall, deadline=10), Broker(hall, deadline=10)
-        assert await TermStatsWarmup(hall, broker.term_stats).warm_up(hall.version)
+    async with rows.cluster() as cluster:
+        fresh, broker = Broker(cluster, deadline=10), Broker(cluster, deadline=10)
+        assert await TermStatsWarmup(cluster, broker.term_stats).warm_up(cluster.version)
         asked = times(rows, "/stats")
         for text in ("houses", "house there", "a house -elsewhere"):
             answer = await broker.search(parse_query(text))
@@ -54,70 +54,74 @@ async def test_what_was_learnt_is_not_asked_again(rows: Rows) -> None:
         assert times(rows, "/stats") == asked + 3
 
 
-async def test_one_server_alone_has_nothing_to_teach(rows: Rows) -> None:
+async def test_a_single_server_needs_no_warmup(rows: Rows) -> None:
     await rows.rows(2, 1, CHUNKS)
-    async with rows.hall() as hall:
-        assert await TermStatsWarmup(hall, Broker(hall).term_stats).warm_up(hall.version)
+    async with rows.cluster() as cluster:
+        assert await TermStatsWarmup(cluster, Broker(cluster).term_stats).warm_up(cluster.version)
     assert times(rows, "/common") == times(rows, "/stats") == 0
 
 
-async def test_a_row_that_is_not_whole_is_left_alone(rows: Rows) -> None:
+async def test_an_incomplete_row_is_not_warmed_up(rows: Rows) -> None:
     await rows.rows(1, 3, CHUNKS)
-    async with rows.hall() as hall:
-        hall.servers[rows.seats[1].host].broken = True
-        assert not await TermStatsWarmup(hall, Broker(hall).term_stats).warm_up(hall.version)
+    async with rows.cluster() as cluster:
+        cluster.servers[rows.servers[1].host].broken = True
+        assert not await TermStatsWarmup(cluster, Broker(cluster).term_stats).warm_up(
+            cluster.version
+        )
     assert times(rows, "/common") == times(rows, "/stats") == 0
 
 
-async def test_a_server_that_knows_nothing_of_it_is_searched_all_the_same(rows: Rows) -> None:
+async def test_a_server_without_frequent_words_is_still_searched(rows: Rows) -> None:
     await rows.rows(1, 3, CHUNKS)
-    for seat in rows.seats:
-        seat.refused = {"/common"}
-    async with rows.hall() as hall:
-        broker = Broker(hall, deadline=10)
-        await TermStatsWarmup(hall, broker.term_stats).warm_up(hall.version)
+    for server in rows.servers:
+        server.refused = {"/common"}
+    async with rows.cluster() as cluster:
+        broker = Broker(cluster, deadline=10)
+        await TermStatsWarmup(cluster, broker.term_stats).warm_up(cluster.version)
         assert (times(rows, "/common"), times(rows, "/stats")) == (1, 0)
         assert (await broker.search(parse_query("house"))).results.total == 48
 
 
-async def test_it_stops_when_servers_load_something(rows: Rows) -> None:
+async def test_the_warmup_stops_when_servers_load_chunks(rows: Rows) -> None:
     await rows.rows(1, 3, CHUNKS)
-    async with rows.hall() as hall:
-        assert not await TermStatsWarmup(hall, Broker(hall).term_stats).warm_up(hall.version - 1)
+    async with rows.cluster() as cluster:
+        assert not await TermStatsWarmup(cluster, Broker(cluster).term_stats).warm_up(
+            cluster.version - 1
+        )
     assert (times(rows, "/common"), times(rows, "/stats")) == (1, 0)
 
 
-async def test_it_learns_when_all_is_quiet_and_once(
+async def test_the_warmup_runs_once_when_the_map_is_stable(
     rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(term_stats_warmup, "CHECK_SECONDS", 0.01)
     monkeypatch.setattr(term_stats_warmup, "PAUSE_FACTOR", 1.0)
     await rows.rows(1, 3, CHUNKS)
-    async with rows.hall() as hall:
-        task = asyncio.create_task(TermStatsWarmup(hall, Broker(hall).term_stats).run())
+    async with rows.cluster() as cluster:
+        task = asyncio.create_task(TermStatsWarmup(cluster, Broker(cluster).term_stats).run())
         try:
             assert await soon(lambda: times(rows, "/stats"))
             await asyncio.sleep(0.3)
             assert times(rows, "/common") == 1
             await rows.add(1, {7: plain(7)})
-            await hall.refresh()
+            await cluster.refresh()
             assert await soon(lambda: times(rows, "/common") == 2)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_it_learns_again_what_was_forgotten(
+async def test_expired_statistics_are_warmed_up_again(
     rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(term_stats_warmup, "CHECK_SECONDS", 0.01)
     monkeypatch.setattr(term_stats_warmup, "UNCHANGED_SECONDS", 0.2)
     monkeypatch.setattr(term_stats_warmup, "PAUSE_FACTOR", 0.0)
     await rows.rows(1, 3, CHUNKS)
-    async with rows.hall() as hall:
-        broker = Broker(hall)
+    async with rows.cluster() as cluster:
+        broker = Broker(cluster)
         broker.term_stats._cache = TermStatsCache(fresh_seconds=0.1, unchanged_seconds=0.2)
-        task = asyncio.create_task(TermStatsWarmup(hall, broker.term_stats).run())
+        task = asyncio.create_task(TermStatsWarmup(cluster, broker.term_stats).run())
         try:
             assert await soon(lambda: times(rows, "/common") >= 2)
             before = times(rows, "/stats")

@@ -1,4 +1,4 @@
-"""Pages become documents, in processes that may die of them without harm to other pages."""
+"""Worker processes turn pages into documents; a page that crashes its worker affects no other page."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ from usher.messages.components import ForeignPages
 from usher.urls import Url, parse
 
 
-async def test_pages_that_count_become_documents(tmp_path: Path) -> None:
+async def test_fetched_pages_become_documents(tmp_path: Path) -> None:
     content, index = tmp_path / "7.warc.gz", tmp_path / "0" / "7.idx"
     paper = replace(
         titled("/paper", "-", "Content-Type: application/pdf"), body=pdf("First", "Second")
@@ -84,7 +84,7 @@ async def test_pages_that_count_become_documents(tmp_path: Path) -> None:
     assert places == list(range(18))
 
 
-def test_a_page_has_one_key_by_whichever_scheme() -> None:
+def test_http_and_https_have_the_same_key() -> None:
     urls = [
         parse(f"{scheme}://Example.com:{port}/a?b#c")
         for scheme, port in (("http", 80), ("https", 443))
@@ -103,61 +103,61 @@ async def hostile(path: Path) -> BuildJob:
 
 
 def sent_at(place: int, sign: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Send a signal to the first press that comes to this page; whom it was sent to."""
+    """Send a signal to the first worker that comes to this page; whom it was sent to."""
     line, sent = BuildWorker._receive, list[int]()
 
     async def watched(
-        press: BuildWorker, process: asyncio.subprocess.Process, at: int | None
+        worker: BuildWorker, process: asyncio.subprocess.Process, at: int | None
     ) -> WorkerMessage:
         if at == place and not sent:
             sent.append(process.pid)
             os.kill(process.pid, sign)
-        return await line(press, process, at)
+        return await line(worker, process, at)
 
     monkeypatch.setattr(BuildWorker, "_receive", watched)
     return sent
 
 
-async def test_a_page_that_takes_too_long_is_left_out(
+async def test_a_page_that_takes_too_long_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await hostile(tmp_path / "chunk")
-    async with BuildPool(1, BuildLimits(page=2)) as workshop:
+    async with BuildPool(1, BuildLimits(page=2)) as pool:
         frozen = sent_at(1, signal.SIGSTOP, monkeypatch)
-        made = await workshop.build(job)
+        made = await pool.build(job)
     assert made.skipped == {"it takes longer than 2 seconds": 1}
     assert sorted(texts_of(Path(job.index), 7).values()) == ["A", "C"]
     assert not any(map(running, frozen))
 
 
-async def test_a_page_that_needs_too_much_memory_is_left_out(tmp_path: Path) -> None:
+async def test_a_page_that_needs_too_much_memory_is_skipped(tmp_path: Path) -> None:
     job = await hostile(tmp_path / "chunk")
-    async with BuildPool(1, BuildLimits(memory=500_000_000)) as workshop:
-        made = await workshop.build(job)
+    async with BuildPool(1, BuildLimits(memory=500_000_000)) as pool:
+        made = await pool.build(job)
     assert made.documents >= 2
     assert "A" in texts_of(Path(job.index), 7).values()
     assert "C" in texts_of(Path(job.index), 7).values()
 
 
-async def test_a_press_that_dies_is_replaced_and_only_its_page_is_left_out(
+async def test_a_worker_that_crashes_is_replaced_and_only_its_page_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await hostile(tmp_path / "chunk")
-    async with BuildPool(1) as workshop:
-        await workshop.build(msgspec.structs.replace(job, skip={1: "not now"}))
-        [press] = presses()
+    async with BuildPool(1) as pool:
+        await pool.build(msgspec.structs.replace(job, skip={1: "not now"}))
+        [worker] = workers()
         killed = sent_at(1, signal.SIGKILL, monkeypatch)
-        made = await workshop.build(job)
-        [other] = presses()
-    assert killed[0] == press
+        made = await pool.build(job)
+        [other] = workers()
+    assert killed[0] == worker
     assert made.skipped == {"it ended the process that read it (SIGKILL)": 1}
     assert made.documents == 2
     assert not running(other)
-    assert other != press
+    assert other != worker
 
 
-def presses() -> list[int]:
-    """The presses that this process has started."""
+def workers() -> list[int]:
+    """The workers that this process has started."""
     text = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
     children = [int(pid) for pid in text.split()]
     return [
@@ -167,7 +167,7 @@ def presses() -> list[int]:
     ]
 
 
-async def test_pages_beyond_the_limits_of_an_index_chunk_are_left_out(
+async def test_pages_beyond_the_limits_of_an_index_chunk_are_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content, index = tmp_path / "7.warc.gz", tmp_path / "7.idx"

@@ -1,4 +1,4 @@
-"""The index finds what was put in, and servers together rank as one does."""
+"""Searches of one engine, and ranking across several."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -86,7 +86,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 
 @pytest.mark.parametrize(("text", "expected"), FOUND.items())
-def test_what_is_found(pages: Engine, text: str, expected: list[str]) -> None:
+def test_queries_and_their_hits(pages: Engine, text: str, expected: list[str]) -> None:
     names = found(pages, text)
     assert sorted(names) == sorted(expected)
     assert names[:1] == expected[:1] or not parse_query(text).groups
@@ -102,11 +102,11 @@ def test_a_range_of_numbers_is_a_site(pages: Engine) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-", "...", '"', "\x00"])
-def test_nothing_asked_is_nothing_found(pages: Engine, text: str) -> None:
+def test_an_empty_query_has_no_hits(pages: Engine, text: str) -> None:
     assert pages.search(parse_query(text)) == Hits()
 
 
-def test_hits_carry_what_a_page_of_results_shows(pages: Engine) -> None:
+def test_hits_have_the_fields_of_a_result(pages: Engine) -> None:
     hits = pages.search(parse_query("moons"), hosts=True)
     [hit] = hits.hits
     assert (hit.key, hit.host, hit.title) == ("https://www.nasa.gov/nasa", "www.nasa.gov", "NASA")
@@ -127,7 +127,7 @@ def test_pages_of_hits(pages: Engine) -> None:
     assert len(found(pages, "rockets", k=-5, offset=-5)) == 1
 
 
-def test_whoever_is_found_is_remembered_until_the_index_changes(tmp_path: Path) -> None:
+def test_recent_hits_are_cached_until_the_index_changes(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path, heap=HEAP)
     engine.add(1, [page(f"{number}", "velvet", chunk=1) for number in range(300)])
     engine.commit()
@@ -145,7 +145,7 @@ def test_whoever_is_found_is_remembered_until_the_index_changes(tmp_path: Path) 
     engine.close()
 
 
-def test_common_words_are_those_of_most_documents(tmp_path: Path) -> None:
+def test_frequent_words_are_those_of_most_documents(tmp_path: Path) -> None:
     engine = Engine.open(tmp_path, heap=HEAP)
     assert engine.frequent_words(10) == []
     bodies = [f"Everywhere {'often ' * (n % 2)} {'seldom' * (n % 9 == 0)}" for n in range(50)]
@@ -158,7 +158,7 @@ def test_common_words_are_those_of_most_documents(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_snippets_mark_all_forms_but_no_filler(pages: Engine) -> None:
+def test_snippets_highlight_all_forms_but_no_stop_words(pages: Engine) -> None:
     query = parse_query("how the indexes")
     wanted = [(hit.url, hit.chunk) for hit in pages.search(query).hits]
     snippets = pages.snippets(query, [*wanted, ("https://gone/", 1), (wanted[0][0], 9)])
@@ -238,7 +238,7 @@ def overlap(one: Engine, row: list[Engine], query: Query) -> Iterator[float]:
         yield len(common) / len(scores)
 
 
-def test_ballast_gives_every_chunk_the_same_averages(engine: Engine) -> None:
+def test_padding_gives_every_chunk_the_same_averages(engine: Engine) -> None:
     chance = random.Random(2)  # noqa: S311
     counts: Callable[[str], int] = lambda text: len(fields.word_analyzer().analyze(text))  # noqa: E731
     for size in (0, 5, 700, 90_000):
@@ -260,7 +260,7 @@ def test_ballast_gives_every_chunk_the_same_averages(engine: Engine) -> None:
     ("documents", "headings", "body"),
     [(0, 0, 0), (1, 0, 0), (200, 0, 0), (50_000, 0, 0), (1_000, 30_000_000, 0), (9, 0, 9_000_000)],
 )
-def test_ballast_is_bounded_and_spread(documents: int, headings: int, body: int) -> None:
+def test_padding_is_bounded_and_spread(documents: int, headings: int, body: int) -> None:
     weight = length_padding.LengthPadding()
     weight.documents = documents
     weight.lengths.update({fields.HEADINGS: headings, fields.BODY: body})

@@ -1,4 +1,4 @@
-"""What comes after a poll as a person and as the queue do it: commands, and jobs of real processes."""
+"""What follows a poll: with commands, and with jobs of real processes."""
 
 import subprocess
 
@@ -21,7 +21,7 @@ def page(name: str) -> Response:
     )
 
 
-def test_by_commands(desk: Desk, site: Website) -> None:
+def test_pages_and_cleaning_with_commands(desk: Desk, site: Website) -> None:
     items = [
         item("One", site.add("/1", page("lighthouse")), "short"),
         item("Two", "", "<b>two</b>"),
@@ -45,7 +45,7 @@ def test_by_commands(desk: Desk, site: Website) -> None:
     assert list(desk.directory.iterdir()) == [], "it leaves nothing where one is"
 
 
-def test_items_by_commands(desk: Desk, site: Website) -> None:
+def test_items_with_commands(desk: Desk, site: Website) -> None:
     evil = "<p>velvet \x1b[2J<script>x</script>seats</p>".replace("\x1b", "&#x9b;")
     url = site.add("/feed", rss(*(item(f"t{n}", f"https://e.org/{n}", evil) for n in range(3))))
     number = desk.usher("feeds", "add", "--no-knock", url).out.strip()
@@ -66,8 +66,8 @@ def test_items_by_commands(desk: Desk, site: Website) -> None:
 
 
 @pytest.mark.soak
-def test_by_jobs() -> None:
-    """Polled, its pages fetched, cleaned and found, by nobody but manager and scheduler."""
+def test_pages_and_cleaning_with_jobs() -> None:
+    """Manager and scheduler alone poll the feed, fetch its pages and clean its items."""
     with Website() as site, open_stack(CONFIG) as (stack, lease, directory):
         names = ("one", "two", "three")
         items = [item(name, site.add(f"/{name}", page(name)), "short") for name in names]

@@ -104,7 +104,7 @@ async def test_a_chunk_comes_whole_and_nothing_else_is_left(tmp_path: Path) -> N
         assert here.path(7).read_bytes() == DATA
         bare = address.removeprefix("http://")
         assert await download_chunk(bare, 7, "content", here.path(7)) == kept
-        with pytest.raises(NotFound, match=r"content chunk 8 of .* is not there"):
+        with pytest.raises(NotFound, match=r"content chunk 8 of .* does not exist"):
             await download_chunk(bare, 8, "content", here.path(8))
         with pytest.raises(NotFound):
             await download_chunk(bare, 7, "index", here.path(8))
@@ -148,16 +148,20 @@ async def test_it_begins_anew_where_it_cannot_go_on(
 @pytest.mark.parametrize(
     ("turn", "error", "words"),
     [
-        (answers("401 Unauthorized"), NotAllowed, "not for us"),
+        (answers("401 Unauthorized"), NotAllowed, "not permitted"),
         (answers("200 OK", DATA, f'ETag: "{"0" * 64}"'), BadContent, "its checksum is 000"),
         (answers("200 OK", DATA[:-1] + b"x", ETAG), BadContent, "its checksum is"),
         (answers("200 OK", DATA[:-1], ETAG), BadContent, "699,999 bytes, not 700,000"),
         (answers("200 OK", DATA + b"x"), BadContent, "longer than 700,000 bytes"),
         (answers("503 Service Unavailable"), Unreachable, "HTTP 503"),
-        (half(ETAG, size=0), Unreachable, "broke off"),
+        (half(ETAG, size=0), Unreachable, "incomplete"),
         (stalls, Unreachable, "no answer within 0.1 seconds"),
         (answers("200 OK\r\nnonsense"), Unreachable, "cannot be reached"),
-        (answers("200 OK", b"", *["X: y"] * 30_000), Unreachable, "no end of its head"),
+        (
+            answers("200 OK", b"", *["X: y"] * 30_000),
+            Unreachable,
+            "head of the response is too long",
+        ),
     ],
 )
 async def test_what_is_not_the_chunk_is_not_kept(
@@ -166,7 +170,7 @@ async def test_what_is_not_the_chunk_is_not_kept(
     async with server(turn) as (base, asked):
         with pytest.raises(error, match=words):
             await download_chunk(
-                base, 7, "content", tmp_path / "7", SUM, size=len(DATA), patience=0.1
+                base, 7, "content", tmp_path / "7", SUM, size=len(DATA), timeout_seconds=0.1
             )
     assert not list(tmp_path.iterdir())
     assert len(asked) <= 6
@@ -180,7 +184,7 @@ async def test_without_a_checksum_the_sender_must_be_right_about_itself(tmp_path
 
 async def test_nobody_there_and_no_address(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match=r"content chunk 7 of 127.0.0.1:1, at 127"):
-        await download_chunk("127.0.0.1:1", 7, "content", tmp_path / "7", patience=0.1)
+        await download_chunk("127.0.0.1:1", 7, "content", tmp_path / "7", timeout_seconds=0.1)
     for base in ("", "ftp://x", "http://x:99999", "[::1"):
         with pytest.raises(BadInput, match="not the address of a component"):
             await download_chunk(base, 7, "content", tmp_path / "7")
@@ -211,14 +215,14 @@ SERVES = """
 import asyncio, sys
 from pathlib import Path
 from usher.http.server.chunk_files import chunk_endpoints
-from usher.http.server.component import face
+from usher.http.server.component import serve_component
 from usher.http.server.listen import read_bind
 from usher.chunk_store import ChunkStore
 async def main():
     print("ready", flush=True)
     bind = sys.stdin.readline().strip()
     endpoints = chunk_endpoints(ChunkStore(Path(sys.argv[1])), "/get_chunk")
-    async with face(endpoints, read_bind(bind)) as address:
+    async with serve_component(endpoints, read_bind(bind)) as address:
         print(address, flush=True)
         await asyncio.sleep(60)
 asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Weeks of polls in simulated time: the period settles near half the time between two items, and stays there."""
+"""Weeks of polls in simulated time: the period settles near half the publishing interval."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -58,7 +58,7 @@ def share(poll: Poll, gap: timedelta) -> float:
 
 @settings(max_examples=40, deadline=None)
 @given(gap=gaps, spread=st.floats(0, 0.4), seed=seeds)
-def test_it_settles_at_half_the_time_between_items(
+def test_the_period_settles_at_half_the_publishing_interval(
     gap: timedelta, spread: float, seed: int
 ) -> None:
     luck = Random(seed)  # noqa: S311 - repeatable
@@ -78,7 +78,7 @@ def test_it_settles_at_half_the_time_between_items(
 
 @settings(max_examples=20, deadline=None)
 @given(gap=st.integers(10, 20 * 60).map(lambda minutes: minutes * MINUTE), seed=seeds)
-def test_without_dates_it_stays_near(gap: timedelta, seed: int) -> None:
+def test_without_dates_the_period_stays_near_the_interval(gap: timedelta, seed: int) -> None:
     luck = Random(seed)  # noqa: S311 - repeatable
     polls = simulated(published([gap] * 600, 0.1, luck), luck, dated=False)
     settled = polls[20:]
@@ -90,7 +90,7 @@ def test_without_dates_it_stays_near(gap: timedelta, seed: int) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(gap=st.integers(30, 6 * 60).map(lambda minutes: minutes * MINUTE), seed=seeds)
-def test_it_follows_a_feed_that_changes_its_pace(gap: timedelta, seed: int) -> None:
+def test_the_period_follows_a_change_of_the_interval(gap: timedelta, seed: int) -> None:
     """Slower within the first long silence, faster within the items that count."""
     luck = Random(seed)  # noqa: S311 - repeatable
     slow = simulated(published([gap] * 80 + [8 * gap] * 60, 0.1, luck), luck)
@@ -101,7 +101,7 @@ def test_it_follows_a_feed_that_changes_its_pace(gap: timedelta, seed: int) -> N
 
 @settings(max_examples=20, deadline=None)
 @given(gap=gaps, silence=st.integers(1, 60), seed=seeds)
-def test_a_feed_that_fell_silent_is_asked_ever_less(
+def test_polls_of_a_feed_that_fell_silent_become_rarer(
     gap: timedelta, silence: int, seed: int
 ) -> None:
     luck = Random(seed)  # noqa: S311 - repeatable

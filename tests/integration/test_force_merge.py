@@ -1,4 +1,4 @@
-"""An index at rest has few segments, and nobody can tell by what it finds, also if it was killed meanwhile."""
+"""Merging the segments of an idle index changes no results, even if the server is killed meanwhile."""
 
 import asyncio
 import os
@@ -56,7 +56,7 @@ def one_left(path: Path) -> Callable[[], bool]:
     return lambda: len(read_segments(path)) == 1
 
 
-def test_small_segments_become_one_and_all_is_found_as_before(tmp_path: Path) -> None:
+def test_small_segments_are_merged_and_hits_stay_the_same(tmp_path: Path) -> None:
     engine = filled(tmp_path)
     query = parse_query("velvet cloth")
     before = engine.search(query, 50, hosts=True)
@@ -78,7 +78,9 @@ def test_small_segments_become_one_and_all_is_found_as_before(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("each", "number"), [(10, 5), (MIN_DOCUMENTS, 1)])
-def test_what_would_bring_nothing_is_not_done(tmp_path: Path, each: int, number: int) -> None:
+def test_a_merge_that_gains_nothing_is_not_triggered(
+    tmp_path: Path, each: int, number: int
+) -> None:
     engine = filled(tmp_path, each, number)
     before = read_segments(tmp_path)
     assert not engine.force_merge()
@@ -86,7 +88,7 @@ def test_what_would_bring_nothing_is_not_done(tmp_path: Path, each: int, number:
     engine.close()
 
 
-def test_fillers_of_the_last_time_are_taken_out(tmp_path: Path) -> None:
+def test_fillers_of_the_previous_merge_are_removed(tmp_path: Path) -> None:
     engine = filled(tmp_path)
     for chunk in (1, 2):
         assert engine.force_merge()
@@ -101,7 +103,7 @@ def test_fillers_of_the_last_time_are_taken_out(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_killed_while_it_settles_it_has_all_it_had(tmp_path: Path) -> None:
+def test_a_kill_during_a_merge_loses_nothing(tmp_path: Path) -> None:
     engine = filled(tmp_path / "index")
     total, documents = engine.search(parse_query("velvet")).total, engine.documents
     engine.close()
@@ -119,7 +121,7 @@ def test_killed_while_it_settles_it_has_all_it_had(tmp_path: Path) -> None:
     engine.close()
 
 
-async def test_a_server_settles_when_nothing_changes(
+async def test_a_server_merges_segments_when_nothing_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here because MGMT is away: whatever it has stays as it is."""

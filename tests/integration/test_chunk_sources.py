@@ -1,4 +1,4 @@
-"""Whether a chunk is lost, by what those say who should have it: who says nothing has not said no."""
+"""When a chunk counts as lost; a silent host may still have it."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -60,15 +60,19 @@ async def asked(sources: ChunkSources, one: ServerChunk, times: int) -> list[Mis
     return sources.pop_lost()
 
 
-async def test_what_all_deny_is_lost_after_some_tries(sources: ChunkSources, empty: str) -> None:
-    for chunk, words in ((5, "is not there"), (7, "is not what was promised")):
+async def test_a_chunk_that_no_host_has_is_lost_after_some_tries(
+    sources: ChunkSources, empty: str
+) -> None:
+    for chunk, words in ((5, "does not exist"), (7, "is not the expected file")):
         assert await asked(sources, wanted(empty, empty, chunk=chunk), 2) == []
         [lost] = await asked(sources, wanted(empty, chunk=chunk), 1)
         assert (lost.chunk_id, lost.builder_silent, words in lost.reason) == (chunk, False, True)
         assert sources.pop_lost() == [], "that was said"
 
 
-async def test_not_before_it_went_on_for_a_while(sources: ChunkSources, empty: str) -> None:
+async def test_a_chunk_is_not_lost_before_some_time_has_passed(
+    sources: ChunkSources, empty: str
+) -> None:
     sources.lost_seconds = 3_600.0
     assert await asked(sources, wanted(empty), 5) == []
     sources.forget_failures(5)
@@ -76,7 +80,7 @@ async def test_not_before_it_went_on_for_a_while(sources: ChunkSources, empty: s
     assert await asked(sources, wanted(empty), 2) == []
 
 
-async def test_a_peer_that_is_silent_may_have_it(
+async def test_a_silent_peer_may_have_the_chunk(
     sources: ChunkSources, empty: str, silent: str
 ) -> None:
     assert await asked(sources, wanted(empty), 2) == []
@@ -85,13 +89,11 @@ async def test_a_peer_that_is_silent_may_have_it(
     assert len(await asked(sources, wanted(empty), 1)) == 1
 
 
-async def test_of_a_silent_builder_it_is_said(
-    sources: ChunkSources, empty: str, silent: str
-) -> None:
+async def test_a_silent_builder_is_reported(sources: ChunkSources, empty: str, silent: str) -> None:
     [lost] = await asked(sources, wanted(silent, empty), 3)
     assert lost.builder_silent
     assert await asked(sources, wanted(silent, empty), 2) == []
     assert await asked(sources, wanted(empty), 2) == [], "it began to deny it only then"
     [lost] = await asked(sources, wanted(empty), 1)
     assert not lost.builder_silent
-    assert await asked(sources, wanted("", chunk=6), 3) == [], "nobody was asked"
+    assert await asked(sources, wanted("", chunk=6), 3) == [], "no host was asked"

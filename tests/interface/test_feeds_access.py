@@ -1,4 +1,4 @@
-"""Who may see feeds from elsewhere, and what is seen of them while their database is away."""
+"""Access to feeds from other machines, and responses while their database is down."""
 
 import asyncio
 import re
@@ -18,22 +18,22 @@ from usher.db.pool import connect
 
 
 @pytest.fixture(scope="module")
-async def house(migrated: Server) -> AsyncIterator[tuple[str, dict[str, int]]]:
+async def stored_feeds(migrated: Server) -> AsyncIterator[tuple[str, dict[str, int]]]:
     async for dsn in clone(migrated, f" template {migrated.template} strategy file_copy"):
         yield dsn, await fill(dsn)
 
 
 @pytest.fixture
-def stored(house: tuple[str, dict[str, int]]) -> str:
-    return house[0]
+def stored(stored_feeds: tuple[str, dict[str, int]]) -> str:
+    return stored_feeds[0]
 
 
 @pytest.fixture
-def feeds(house: tuple[str, dict[str, int]]) -> dict[str, int]:
-    return house[1]
+def feeds(stored_feeds: tuple[str, dict[str, int]]) -> dict[str, int]:
+    return stored_feeds[1]
 
 
-def test_who_may_look_from_elsewhere(stored: str, feeds: dict[str, int], tmp_path: Path) -> None:
+def test_remote_access_needs_a_token(stored: str, feeds: dict[str, int], tmp_path: Path) -> None:
     """Where other machines can ask, everything needs a token but probes and what only a hub can know."""
     words = ("tokens", "add", "--scope", "read", "--json", "looker")
     made = usher(*words, environment={"DATABASE_URL": stored})
@@ -54,7 +54,7 @@ def test_who_may_look_from_elsewhere(stored: str, feeds: dict[str, int], tmp_pat
             assert told.status == 200, (told.body, log.read_text()[-3000:])
 
 
-def test_the_log_does_not_know_what_only_a_hub_knows(stored: str, tmp_path: Path) -> None:
+def test_the_log_hides_callback_tokens(stored: str, tmp_path: Path) -> None:
     log, token = tmp_path / "log", "token-of-a-hub"
     away = {"USHER_SEARCH_URL": "postgresql://127.0.0.1:1/none", "USHER_CONNECT_TIMEOUT": "1"}
     query = "?hub.mode=subscribe&hub.topic=https://a.example/&hub.challenge=x"
@@ -77,7 +77,7 @@ def test_without_the_feeds_database_mgmt_works(stored: str, tmp_path: Path) -> N
         assert running.get("/feeds.json").problem == (503, "unreachable")
 
 
-async def test_a_feed_that_is_disabled_by_hand_leaves_its_hub(
+async def test_the_disable_command_unsubscribes_at_the_hub(
     stored: str, feeds: dict[str, int]
 ) -> None:
     number = str(feeds["busy"])

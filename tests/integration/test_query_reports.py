@@ -1,4 +1,4 @@
-"""What was searched for reaches MGMT: later, many at once, and once."""
+"""Queries are reported to MGMT later, in batches and once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,11 +18,11 @@ async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
         yield here
 
 
-async def test_what_was_searched_for_is_told_later(rows: Rows) -> None:
+async def test_queries_are_reported_later(rows: Rows) -> None:
     reports = QueryReports()
     reports.add("open source", 0.012)
-    async with rows.hall() as hall:
-        running = asyncio.create_task(reports.run(hall.mgmt))
+    async with rows.cluster() as cluster:
+        running = asyncio.create_task(reports.run(cluster.mgmt))
         await asyncio.sleep(0)
         running.cancel()
         with suppress(asyncio.CancelledError):
@@ -31,28 +31,26 @@ async def test_what_was_searched_for_is_told_later(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("old", [False, True])
-async def test_many_are_told_at_once_and_one_by_one_where_that_is_not_wanted(
-    rows: Rows, *, old: bool
-) -> None:
+async def test_queries_are_reported_in_batches_or_one_by_one(rows: Rows, *, old: bool) -> None:
     rows.maps.old = old
     reports = QueryReports()
     for number in range(700):
         reports.add(f"words {number}", 0.5)
     reports.add("unwanted", 0.5)
-    async with rows.hall() as hall:
-        await reports.send(hall.mgmt)
+    async with rows.cluster() as cluster:
+        await reports.send(cluster.mgmt)
         reports.add("later", 0.5)
-        await reports.send(hall.mgmt)
+        await reports.send(cluster.mgmt)
     told = [one["term"] for one in rows.maps.told]
     assert told == [*(f"words {number}" for number in range(700)), "later"]
 
 
-async def test_what_mgmt_did_not_hear_is_told_when_it_is_back(rows: Rows) -> None:
+async def test_unsent_reports_are_sent_when_mgmt_is_back(rows: Rows) -> None:
     reports = QueryReports()
     for number in range(3):
         reports.add(f"words {number}", 0.5)
     async with MapClient("http://127.0.0.1:9", timeout=1) as away:
         await reports.send(away)
-    async with rows.hall() as hall:
-        await reports.send(hall.mgmt)
+    async with rows.cluster() as cluster:
+        await reports.send(cluster.mgmt)
     assert [one["term"] for one in rows.maps.told] == ["words 0", "words 1", "words 2"]

@@ -1,4 +1,4 @@
-"""What rows said of words: kept word by word, for longer if servers hold the same, and never too much at once."""
+"""The cache of term statistics: by word, longer if the map stays the same, and bounded."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def words(query: Query) -> list[str]:
     return [term.text for group in query.groups for term in group]
 
 
-def test_only_words_that_nobody_asked_for_are_unknown() -> None:
+def test_only_words_without_cached_statistics_are_missing() -> None:
     weights = TermStatsCache()
     known, unknown = weights.get(parse_query("open source"), 1)
     assert (known, words(unknown)) == ([], ["open", "source"])
@@ -34,7 +34,7 @@ def test_only_words_that_nobody_asked_for_are_unknown() -> None:
 
 
 @pytest.mark.parametrize("text", ['"open"', "title:open", "open lang:de"])
-def test_a_word_elsewhere_is_another(text: str) -> None:
+def test_a_word_in_another_field_is_a_different_term(text: str) -> None:
     weights = TermStatsCache()
     weights.put(parse_query("open"), 1, told("open"))
     assert weights.get(parse_query("open"), 1)[0]
@@ -43,19 +43,19 @@ def test_a_word_elsewhere_is_another(text: str) -> None:
     assert unknown.languages == parse_query(text).languages
 
 
-def test_what_is_known_is_forgotten_sooner_if_servers_load_something() -> None:
+def test_statistics_expire_sooner_if_servers_load_chunks() -> None:
     weights = TermStatsCache(fresh_seconds=0.0, unchanged_seconds=60.0)
     weights.put(parse_query("open"), 1, told("open"))
     assert weights.get(parse_query("open"), 1)[0]
     assert not weights.get(parse_query("open"), 2)[0]
-    weights.put(parse_query("source"), 0, told("source"))  # nobody knows what they hold
+    weights.put(parse_query("source"), 0, told("source"))  # the holdings are unknown
     assert not weights.get(parse_query("source"), 0)[0]
     lately = TermStatsCache(fresh_seconds=60.0, unchanged_seconds=0.0)
     lately.put(parse_query("open"), 1, told("open"))
     assert lately.get(parse_query("open"), 2)[0]
 
 
-def test_of_an_answer_each_word_keeps_what_is_about_it() -> None:
+def test_each_word_keeps_its_part_of_an_answer() -> None:
     counts = {"body:house": 3, "url:house": 1, "body:houses": 2, "body:mouse": 4, "body:mouses": 1}
     forms: dict[str, tuple[str, ...]] = {"en:house": ("houses",), "en:mouse": ("mouses",)}
     both = TermStats(9, {"en": 9}, counts, forms)
@@ -64,10 +64,10 @@ def test_of_an_answer_each_word_keeps_what_is_about_it() -> None:
     assert part.terms == {"body:house": 3, "url:house": 1, "body:houses": 2}
     assert part.forms == {"en:house": ("houses",)}
     assert (part.documents, part.languages) == (9, {"en": 9})
-    assert part_of(both, mice) is both  # the index may have cut or folded it: nobody here knows
+    assert part_of(both, mice) is both  # the index may have cut or folded it
 
 
-def test_of_too_much_servers_are_asked_anew() -> None:
+def test_too_many_cached_entries_are_not_combined() -> None:
     weights, query = TermStatsCache(), parse_query("open OR source code")
     many = told(*(f"word{number}" for number in range(MAX_COMBINED_ENTRIES)))
     weights.put(parse_query("open"), 1, many)
@@ -77,7 +77,7 @@ def test_of_too_much_servers_are_asked_anew() -> None:
     assert (len(known), unknown.groups) == (3, ())
 
 
-def test_joined_they_know_all_words() -> None:
+def test_combined_statistics_have_all_words() -> None:
     one, two = told("open"), told("source", documents=10)
     assert combine_stats([one]) == one
     assert combine_stats([one, two]) == told("open", "source", documents=10)
