@@ -218,8 +218,8 @@ class Usher:
 
 
 def dsn_of(env: Mapping[str, str]) -> str:
-    with lease_server(Path(env["USHER_DATA"])) as lodging:
-        return lodging.dsn
+    with lease_server(Path(env["USHER_DATA"])) as lease:
+        return lease.dsn
 
 
 def postmaster(data: Path) -> int:

@@ -164,7 +164,7 @@ class Usher(Life):
         super().kill()
 
     def rest(self) -> None:
-        frame.wait_until(partial(frame.free, self.data / "keeper.lock"), PATIENCE)
+        frame.wait_until(partial(frame.free, self.data / "supervisor.lock"), PATIENCE)
 
     def end(self) -> None:
         self.leave()

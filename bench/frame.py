@@ -281,7 +281,7 @@ def scratch() -> Iterator[Path]:
     try:
         yield home
     finally:
-        for lock in [*home.glob("keeper.lock"), *home.glob("*/keeper.lock")]:
+        for lock in [*home.glob("supervisor.lock"), *home.glob("*/supervisor.lock")]:
             wait_until(partial(free, lock), STOP_SECONDS)
         shutil.rmtree(home)
 
@@ -301,6 +301,6 @@ def wait_until(done: Callable[[], bool], patience: float, *, pause: float = 0.00
 @asynccontextmanager
 async def database() -> AsyncIterator[str]:
     """Yield the DSN of a new embedded database with every schema."""
-    with scratch() as home, lease_server(home / "data") as lodging:
-        await migrate.ensure(AreaDatabases(dict.fromkeys(Area, lodging.dsn), lodging))
-        yield lodging.dsn
+    with scratch() as home, lease_server(home / "data") as lease:
+        await migrate.ensure(AreaDatabases(dict.fromkeys(Area, lease.dsn), lease))
+        yield lease.dsn

@@ -50,7 +50,7 @@ def test_few_chunks_are_left_whoever_is_killed(database: str, tmp_path: Path) ->
     with site() as web, running_stack(database, tmp_path, chunk_lease=3) as stage:
         stage.servers(rows=2, each=1)
         stage.start("builder", "builder", "--processes", "1")
-        stage.cast.enter("watchdog", *USHER, "watchdog", *WATCHDOG)
+        stage.processes.start("watchdog", *USHER, "watchdog", *WATCHDOG)
         stage.crawl.crawler("crawler", "--pages", "6")
         stage.crawl.add(web.url("/"), words=["--full"])
         assert eventually(lambda: stage.crawl.states().get("crawled") == PAGES + 1, 60)
@@ -70,7 +70,7 @@ def test_few_chunks_are_left_whoever_is_killed(database: str, tmp_path: Path) ->
         begun = "select from work.chunk_source limit 1"
         assert eventually(lambda: bool(stage.crawl.ask(begun)), 30), stage.crawl.log[-4000:]
         for name in ("builder", "mgmt", "server-1-1", "watchdog", "server-2-1", "builder"):
-            stage.cast.kill(name)
+            stage.processes.kill(name)
             time.sleep(0.4)
 
         def over() -> bool:
@@ -83,4 +83,4 @@ def test_few_chunks_are_left_whoever_is_killed(database: str, tmp_path: Path) ->
         assert eventually(lambda: complete(stage, old, new), 30), stage.crawl.log[-4000:]
         story = stage.crawl.usher("explain", web.url("/0"))
         assert "merged from other chunks" in story
-        assert stage.cast.leave(["builder", "watchdog"]) == [0, 0]
+        assert stage.processes.stop(["builder", "watchdog"]) == [0, 0]

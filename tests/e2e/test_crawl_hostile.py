@@ -158,7 +158,7 @@ def test_every_page_has_a_clear_result(
         with capsys.disabled():
             print(f"\nhostile: {told}; {CALM} calm pages in {calm_seconds:.1f} s; peak {peak} MB")  # noqa: T201
         assert peak < MOST_MEGABYTES
-        assert house.cast.leave(["crawler"]) == [0]
+        assert house.processes.stop(["crawler"]) == [0]
 
 
 def until_calm(web: Website) -> float:

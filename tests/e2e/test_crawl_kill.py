@@ -62,10 +62,10 @@ def trouble(house: Crawls, luck: random.Random) -> Counter[str]:
         time.sleep(luck.uniform(0.2, 0.7))
         name = luck.choice(CRAWLERS)
         if luck.random() < 0.3:
-            house.cast.freeze(name, LEASE + 0.5)
+            house.processes.freeze(name, LEASE + 0.5)
             deaths["frozen"] += 1
         else:
-            house.cast.kill(name)
+            house.processes.kill(name)
             deaths["killed"] += 1
     house.forgive()
     return deaths

@@ -51,7 +51,7 @@ def test_requests_keep_the_crawl_delay(
         for seen in (4, 9):
             assert eventually(lambda: len(web.log) >= seen and holder(house) is not None, 60)  # noqa: B023
             name = holder(house) or "one"
-            house.cast.kill(name)
+            house.processes.kill(name)
             house.forgive()
             killed.append(name)
         house.wait()

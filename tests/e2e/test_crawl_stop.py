@@ -36,7 +36,7 @@ def test_pages_that_were_not_fetched_are_pending_at_once(database: str, tmp_path
         assert eventually(lambda: len(web.log) >= 4, 90), house.log[-4000:]
         assert house.ask(OPEN) > [(0,)]
         begun = time.monotonic()
-        assert house.cast.leave(["one"]) == [0]
+        assert house.processes.stop(["one"]) == [0]
         assert time.monotonic() - begun < 10
         asked = len(web.log)
         assert house.ask(OPEN) == [(0,)], house.log[-4000:]  # though its lease would have lasted
@@ -58,7 +58,7 @@ def test_requests_in_flight_finish_and_are_stored(database: str, tmp_path: Path)
         house.add(web.url("/slow"))
         house.crawler()
         assert eventually(lambda: bool(web.asked("/slow")), 30)
-        assert house.cast.leave(["crawler"]) == [0]
+        assert house.processes.stop(["crawler"]) == [0]
         found = house.ask("select state, status, text64 is not null from work.guestbook")
         assert found == [("crawled", 200, True)]
         assert house.ask("select state from work.chunk") == [("crawled",)]
@@ -82,7 +82,7 @@ def test_a_failing_disk_does_not_consume_pending_pages(database: str, tmp_path: 
         time.sleep(1.5)
         assert house.ask("select count(*) from work.chunk") == [(1,)]
         assert house.states() == {"pending": 60}
-        assert house.cast.leave(["crawler"]) == [0]
+        assert house.processes.stop(["crawler"]) == [0]
 
 
 def test_a_crawler_reports_a_full_disk_and_continues_later(database: str, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_crawler_reports_a_full_disk_and_continues_later(database: str, tmp_pa
         house.crawler()
         state = "select state, health from work.component where type = 'crawler'"
         assert eventually(lambda: house.ask(state) == [("waiting", "healthy")], 90), house.log
-        status = run(["status", "--json"], house.cast.environment).json
+        status = run(["status", "--json"], house.processes.environment).json
         [holdup] = [one for one in status["holdups"] if one["kind"] == "disk_full"]
         assert "Disk full: only" in holdup["words"]
         assert "waits. Disk full: only" in asyncio.run(full_disk(database))

@@ -12,7 +12,15 @@ import pytest
 
 from support.db.failover_pair import free_port
 from support.db.fixtures import DEBIAN, open_directory, wait_stopped
-from support.processes.killable import GUEST, Guest, eventually, guests, keepers, kill_9, running
+from support.processes.killable import (
+    LEASE_HOLDER_CODE,
+    LeaseHolder,
+    eventually,
+    kill_9,
+    lease_holders,
+    running,
+    supervisor_pids,
+)
 from usher.db.embedded import account
 from usher.db.embedded.account_files import give_directory
 from usher.db.embedded.server_lease import lease_server
@@ -39,22 +47,22 @@ def answers(dsn: str) -> bool:
         return conn.execute("select 1").fetchone() == (1,)
 
 
-def test_guests_share_one_server_and_the_last_one_out_stops_it(data: Path) -> None:
-    with guests(data, 3) as here:
+def test_lease_holders_share_one_server_and_the_end_of_the_last_stops_it(data: Path) -> None:
+    with lease_holders(data, 3) as here:
         postmaster = here[0].postmaster
-        assert {guest.postmaster for guest in here} == {postmaster}
-        assert len(keepers(data)) == 1
-        assert here[0].leave() == 0
+        assert {holder.postmaster for holder in here} == {postmaster}
+        assert len(supervisor_pids(data)) == 1
+        assert here[0].stop() == 0
         here[1].kill()
         assert running(postmaster)
-        assert here[2].leave() == 0
+        assert here[2].stop() == 0
         assert eventually(lambda: not running(postmaster))
-    assert eventually(lambda: not keepers(data))
+    assert eventually(lambda: not supervisor_pids(data))
     assert not (data / "postgres" / "postmaster.pid").exists()
 
 
 def test_eight_first_starts_at_once_make_one_server(data: Path) -> None:
-    command = [sys.executable, "-c", GUEST, str(data), ""]
+    command = [sys.executable, "-c", LEASE_HOLDER_CODE, str(data), ""]
     started = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(8)
@@ -68,11 +76,11 @@ def test_eight_first_starts_at_once_make_one_server(data: Path) -> None:
             process.communicate("\n", timeout=30)
 
 
-def test_killing_every_guest_stops_the_server(data: Path) -> None:
-    with guests(data, 2) as here:
+def test_killing_every_lease_holder_stops_the_server(data: Path) -> None:
+    with lease_holders(data, 2) as here:
         postmaster = here[0].postmaster
-        for guest in here:
-            guest.kill()
+        for holder in here:
+            holder.kill()
         assert eventually(lambda: not running(postmaster))
     with lease_server(data) as lease:
         assert lease.cluster.ready()
@@ -88,18 +96,20 @@ def test_a_killed_postmaster_comes_back_with_everything_committed(data: Path) ->
         assert numbers(lease.dsn) == [1, 2]
 
 
-def test_a_killed_keeper_disturbs_nobody_and_the_next_guest_brings_a_new_one(data: Path) -> None:
+def test_a_killed_supervisor_leaves_the_server_running_and_the_next_lease_starts_another(
+    data: Path,
+) -> None:
     with lease_server(data) as lease:
         write(lease.dsn, 1)
         postmaster = lease.cluster.pid()
-        kill_9(keepers(data)[0])
+        kill_9(supervisor_pids(data)[0])
         assert numbers(lease.dsn) == [1]
-        with guests(data, 1) as here:
+        with lease_holders(data, 1) as here:
             assert here[0].postmaster == postmaster
-            assert len(keepers(data)) == 1
-            assert here[0].leave() == 0
+            assert len(supervisor_pids(data)) == 1
+            assert here[0].stop() == 0
         assert running(postmaster)
-        # The new keeper did not start this server, and still brings it back.
+        # The new supervisor did not start this server, and still restarts it.
         kill_9(postmaster)
         assert eventually(lambda: lease.cluster.ready() and lease.cluster.pid() != postmaster)
         assert numbers(lease.dsn) == [1]
@@ -108,11 +118,11 @@ def test_a_killed_keeper_disturbs_nobody_and_the_next_guest_brings_a_new_one(dat
 
 
 def test_everything_killed_at_once(data: Path) -> None:
-    with guests(data, 1) as here:
+    with lease_holders(data, 1) as here:
         lease = lease_server(data)
         write(lease.dsn, 1)
         dsn = lease.dsn
-        for pid in (*keepers(data), here[0].postmaster):
+        for pid in (*supervisor_pids(data), here[0].postmaster):
             kill_9(pid)
         here[0].kill()
         lease.release()
@@ -120,11 +130,11 @@ def test_everything_killed_at_once(data: Path) -> None:
         assert numbers(dsn) == [1]
 
 
-def test_a_keeper_told_to_stop_stops_the_server_cleanly(data: Path) -> None:
-    with guests(data, 1) as here:
-        os.kill(keepers(data)[0], signal.SIGTERM)
+def test_a_supervisor_that_gets_term_stops_the_server_cleanly(data: Path) -> None:
+    with lease_holders(data, 1) as here:
+        os.kill(supervisor_pids(data)[0], signal.SIGTERM)
         assert eventually(lambda: not running(here[0].postmaster))
-        assert eventually(lambda: not keepers(data))
+        assert eventually(lambda: not supervisor_pids(data))
         log = "".join(path.read_text() for path in (data / "log").glob("postgres-*.log"))
         assert "database system is shut down" in log
 
@@ -237,7 +247,7 @@ def test_a_full_disk_and_a_read_only_one(data: Path) -> None:
     if subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=8m,mode=711", "usher", data], check=False
     ).returncode:
-        pytest.skip("this machine lets nobody mount")
+        pytest.skip("this machine does not allow mounts")
     try:
         with pytest.raises(DataUnusable, match="No space left") as caught:
             lease_server(data)
@@ -298,16 +308,16 @@ def test_a_configuration_that_does_not_start_is_told_and_mended(data: Path) -> N
 
 def test_a_guest_that_comes_while_the_server_stops_gets_a_new_one(data: Path) -> None:
     for _ in range(5):
-        guest = Guest(data)
-        guest.process.kill()
+        holder = LeaseHolder(data)
+        holder.process.kill()
         with lease_server(data) as lease:
             assert answers(lease.dsn)
-        guest.kill()
+        holder.kill()
 
 
 @pytest.mark.skipif(not ROOT, reason="only root makes users")
 def test_root_makes_the_user_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(account, "NAME", f"usher-{os.getpid()}")
+    monkeypatch.setattr(account, "ACCOUNT_NAME", f"usher-{os.getpid()}")
     try:
         assert account.create_account().uid != 0
         assert account.create_account() == account.account_named(account.ACCOUNT_NAME)

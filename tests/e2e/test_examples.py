@@ -93,7 +93,9 @@ def test_the_pages_of_the_example_are_searchable(name: str, search: Stack, tmp_p
             f"127.0.0.1:{port}",
             tmp_path / "chunks",
         )
-        search.cast.enter("example", program, str(TREE / "examples" / name), *map(str, arguments))
+        search.processes.start(
+            "example", program, str(TREE / "examples" / name), *map(str, arguments)
+        )
         searchable = eventually(lambda: results(search, "lighthouse") == expected, 180)
         assert searchable, (
             results(search, "lighthouse"),

@@ -15,7 +15,7 @@ import psycopg
 
 from support.db.failover_pair import Standby, free_port, standby
 from support.processes.commands import clean, usher
-from support.processes.killable import eventually, keepers, kill_9
+from support.processes.killable import eventually, kill_9, supervisor_pids
 from support.processes.stack import USHER, ask
 from usher import local_secret
 from usher.db.embedded.server_lease import EmbeddedServerLease, lease_server
@@ -124,7 +124,7 @@ class Site:
 
     def fail_over(self) -> None:
         """Kill the primary; the balancer sends connections to the standby for a while before it is promoted."""
-        kill_9(keepers(self.directory / "one")[0])  # or it would bring the primary back
+        kill_9(supervisor_pids(self.directory / "one")[0])  # or it would bring the primary back
         kill_9(self.primary.cluster.pid())
         self.balancer.switch(self.second.tcp_port)
         refused = eventually(lambda: self.balancer.accepted >= REFUSED_CONNECTIONS, 60)

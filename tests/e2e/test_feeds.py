@@ -15,7 +15,7 @@ import pytest
 from support.db.failover_pair import free_port
 from support.feeds.tables import Tables
 from support.processes.killable import eventually
-from support.processes.stack import USHER, Cast, ask, stage
+from support.processes.stack import USHER, ProcessStack, ask, open_stack
 from support.site.website import Request, Response, Website
 
 FEEDS, TITLES = 24, 4
@@ -104,10 +104,10 @@ def item(feed: int, number: int, published: int) -> str:
 
 
 @contextmanager
-def theatre(port: int) -> Iterator[tuple[Cast, str, Publisher, Website, Path]]:
-    """Processes on stage, and feeds that they are subscribed to."""
+def theatre(port: int) -> Iterator[tuple[ProcessStack, str, Publisher, Website, Path]]:
+    """Processes on open_stack, and feeds that they are subscribed to."""
     publisher = Publisher()
-    with Website(port=port) as site, stage(CONFIG) as (cast, lodging, directory):
+    with Website(port=port) as site, open_stack(CONFIG) as (stack, lease, directory):
         for number in range(FEEDS):
 
             def answer(request: Request, number: int = number) -> Response:
@@ -117,12 +117,12 @@ def theatre(port: int) -> Iterator[tuple[Cast, str, Publisher, Website, Path]]:
             site.add(f"/moved/{number}", answer)
         urls = [site.url(f"/feed/{number}") for number in range(FEEDS)]
         usher = [*USHER, "feeds", "add", "--every", "1s", "--no-check", *urls]
-        subprocess.run(usher, env=cast.environment, check=True, stdout=cast.log, stderr=cast.log)
-        with psycopg.connect(lodging.dsn) as conn:
+        subprocess.run(usher, env=stack.environment, check=True, stdout=stack.log, stderr=stack.log)
+        with psycopg.connect(lease.dsn) as conn:
             conn.execute("update control.resource set interval = '0', capacity = 50")
-        cast.enter("manager", *USHER, "manager")
-        cast.enter("scheduler", *USHER, "scheduler")
-        yield cast, lodging.dsn, publisher, site, directory
+        stack.start("manager", *USHER, "manager")
+        stack.start("scheduler", *USHER, "scheduler")
+        yield stack, lease.dsn, publisher, site, directory
 
 
 def wait_for(dsn: str, publisher: Publisher, log: Path) -> None:
@@ -137,7 +137,9 @@ def wait_for(dsn: str, publisher: Publisher, log: Path) -> None:
     assert done, log.read_text()[-3000:]
 
 
-def play(cast: Cast, dsn: str, publisher: Publisher, log: Path, *, disturbed: bool) -> None:
+def play(
+    stack: ProcessStack, dsn: str, publisher: Publisher, log: Path, *, disturbed: bool
+) -> None:
     """All that is published, each once it has been seen."""
     luck = random.Random(7)  # noqa: S311 - repeatable
     for step in range(TITLES):
@@ -145,7 +147,7 @@ def play(cast: Cast, dsn: str, publisher: Publisher, log: Path, *, disturbed: bo
             time.sleep(luck.uniform(0, 0.6))
             kill_workers(dsn)
         if disturbed and step in (1, 3):
-            cast.kill("manager")
+            stack.kill("manager")
         wait_for(dsn, publisher, log)
         publisher.published += step + 1 < TITLES
 
@@ -167,13 +169,13 @@ def told(dsn: str, log: Path) -> dict[str, list[str]]:
 def test_killed_processes_change_nothing_about_the_stored_feeds() -> None:
     results, port = [], free_port()
     for disturbed in (False, True):
-        with theatre(port) as (cast, dsn, publisher, site, directory):
-            play(cast, dsn, publisher, directory / "log", disturbed=disturbed)
+        with theatre(port) as (stack, dsn, publisher, site, directory):
+            play(stack, dsn, publisher, directory / "log", disturbed=disturbed)
             results.append(told(dsn, directory / "log"))
             titles = [str(title) for (title,) in ask(dsn, "select title from feeds.feed_item")]
             if not disturbed:
                 check(dsn, site)
-            assert cast.leave() == [0, 0]
+            assert stack.stop() == [0, 0]
     for table, rows in results[0].items():
         assert rows == results[1][table], table
     assert not [table for table in FILLED.split() if not results[0][table]]

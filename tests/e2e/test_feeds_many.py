@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from support.processes.killable import eventually
-from support.processes.stack import USHER, Cast, ask, stage
+from support.processes.stack import USHER, ProcessStack, ask, open_stack
 from support.site.website import Request, Response, Website
 
 FEEDS = 1_000
@@ -94,11 +94,11 @@ def address(feed: int) -> str:
 
 
 @contextmanager
-def theatre(feeds: int) -> Iterator[tuple[Cast, str, Publisher, Website, Path]]:
+def theatre(feeds: int) -> Iterator[tuple[ProcessStack, str, Publisher, Website, Path]]:
     publisher = Publisher(feeds)
     with (
         Website(host="0.0.0.0") as site,
-        stage(CONFIG) as (cast, lodging, directory),
+        open_stack(CONFIG) as (stack, lease, directory),
     ):  # all of 127/8
         for feed in range(feeds):
 
@@ -108,20 +108,20 @@ def theatre(feeds: int) -> Iterator[tuple[Cast, str, Publisher, Website, Path]]:
             site.add(f"/feed/{feed}", answer)
             site.add(f"/moved/{feed}", answer)
         urls = [site.url(f"/feed/{feed}", host=address(feed)) for feed in range(feeds)]
-        add(cast, "--every", "2s", *urls)
+        add(stack, "--every", "2s", *urls)
         for name in PACES:
             site.add(f"/{name}", paced(name))
-        add(cast, *(site.url(f"/{name}", host="127.0.0.1") for name in PACES))
-        with psycopg.connect(lodging.dsn) as conn:
+        add(stack, *(site.url(f"/{name}", host="127.0.0.1") for name in PACES))
+        with psycopg.connect(lease.dsn) as conn:
             conn.execute("update control.resource set interval = '0'")
-        cast.enter("manager", *USHER, "manager")
-        cast.enter("scheduler", *USHER, "scheduler")
-        yield cast, lodging.dsn, publisher, site, directory
+        stack.start("manager", *USHER, "manager")
+        stack.start("scheduler", *USHER, "scheduler")
+        yield stack, lease.dsn, publisher, site, directory
 
 
-def add(cast: Cast, *words: str) -> None:
+def add(stack: ProcessStack, *words: str) -> None:
     command = [*USHER, "feeds", "add", "--no-check", "--no-knock", *words]
-    subprocess.run(command, env=cast.environment, check=True, stdout=cast.log, stderr=cast.log)
+    subprocess.run(command, env=stack.environment, check=True, stdout=stack.log, stderr=stack.log)
 
 
 def titles(dsn: str) -> list[str]:
@@ -150,7 +150,7 @@ def play(dsn: str, publisher: Publisher, log: Path) -> None:
 
 @pytest.mark.soak
 def test_a_thousand_feeds_with_different_intervals() -> None:
-    with theatre(FEEDS) as (cast, dsn, publisher, site, directory):
+    with theatre(FEEDS) as (stack, dsn, publisher, site, directory):
         play(dsn, publisher, directory / "log")
         nothing_twice(site)
         found = titles(dsn)
@@ -160,7 +160,7 @@ def test_a_thousand_feeds_with_different_intervals() -> None:
         special(dsn, site, FEEDS)
         assert eventually(lambda: 304 in [one.status for one in site.served[:]], PATIENCE)
         rhythms(dsn)
-        assert cast.leave() == [0, 0]
+        assert stack.stop() == [0, 0]
 
 
 def nothing_twice(site: Website) -> None:

@@ -35,7 +35,7 @@ def enter(stack: Stack) -> None:
     stack.servers(rows=2, each=2)
     for name in ("builder-1", "builder-2"):
         stack.start(name, "builder", "--processes", "1")
-    stack.cast.enter("watchdog", *USHER, "watchdog", *WATCHDOG)
+    stack.processes.start("watchdog", *USHER, "watchdog", *WATCHDOG)
     stack.crawl.crawler("crawler", "--pages", "10")
 
 
@@ -53,7 +53,7 @@ def test_every_row_is_complete_after_kills(database: str, tmp_path: Path) -> Non
         enter(stack)
         stack.crawl.add(web.url("/"), words=["--full"])
         assert eventually(lambda: "propagated" in stack.chunks(), 30), stack.crawl.log[-4000:]
-        stack.cast.kill("builder-1")
+        stack.processes.kill("builder-1")
         stack.kill("server-1-1")  # it is not restarted
         stack.crawl.wait()
         complete(stack, urls)
@@ -64,7 +64,7 @@ def test_every_row_is_complete_after_kills(database: str, tmp_path: Path) -> Non
         seconds = change(stack, web)
         print(f"changed pages were as they should be after {seconds:.1f} s")  # noqa: T201 - the issue asks
         complete(stack, [url for url in urls if url not in left_out(web)])
-        assert stack.cast.leave(["server-1-1", "builder-2"]) == [0, 0]
+        assert stack.processes.stop(["server-1-1", "builder-2"]) == [0, 0]
 
 
 def left_out(web: Website) -> set[str]:

@@ -86,8 +86,8 @@ def test_a_chunk_that_was_reported_is_not_called_lost(database: str, tmp_path: P
         delaying(stack.crawl.port) as (proxy, port),
     ):
         mgmt = ("--mgmt", f"http://127.0.0.1:{port}", "--bind")
-        stack.cast.enter("crawler", *USHER, "crawler", *mgmt, f"127.0.0.1:{free_port()}")
-        stack.cast.enter("builder", *USHER, "builder", *mgmt, f"127.0.0.1:{free_port()}")
+        stack.processes.start("crawler", *USHER, "crawler", *mgmt, f"127.0.0.1:{free_port()}")
+        stack.processes.start("builder", *USHER, "builder", *mgmt, f"127.0.0.1:{free_port()}")
         stack.crawl.add(*(web.url(f"/{i}") for i in range(5)))
         built = "select count(*) from work.chunk where index_state is distinct from 'built'"
         some = "select count(*) > 0 from work.chunk"

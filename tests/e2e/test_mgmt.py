@@ -14,7 +14,7 @@ import pytest
 from support.db.failover_pair import free_port
 from support.processes.crawls import FORGIVEN
 from support.processes.killable import eventually, kill_9, running
-from support.processes.stack import TESTS, USHER, Cast, ask, stage
+from support.processes.stack import TESTS, USHER, ProcessStack, ask, open_stack
 from usher.db.embedded.server_lease import EmbeddedServerLease
 
 HOSTS, PAGES, SECONDS, DELAY = 12, 100, 20, 0.05
@@ -50,38 +50,40 @@ def usher_add(urls: list[str], dsn: str) -> int:
     return usher("add", "-", given=text, environment={"DATABASE_URL": dsn}).code
 
 
-def bring_on(cast: Cast, book: Path) -> None:
+def bring_on(stack: ProcessStack, book: Path) -> None:
     ports = {name: free_port() for name in ("mgmt1", "mgmt2", *FLEET)}
     for name in ("mgmt1", "mgmt2"):
-        cast.enter(name, *USHER, "mgmt", "--bind", f"127.0.0.1:{ports[name]}")
+        stack.start(name, *USHER, "mgmt", "--bind", f"127.0.0.1:{ports[name]}")
     addresses = ",".join(f"http://127.0.0.1:{ports[name]}" for name in ("mgmt1", "mgmt2"))
     for name in FLEET:
         role = "server" if name.startswith("s") else name.rstrip("0123456789")
         row = (name[1],) if role == "server" else ()
         script = str(TESTS / "support" / "mgmt" / "component_processes.py")
-        cast.enter(name, sys.executable, script, role, addresses, str(ports[name]), str(book), *row)
+        stack.start(
+            name, sys.executable, script, role, addresses, str(ports[name]), str(book), *row
+        )
     for name in ("dog1", "dog2"):
-        cast.enter(name, *USHER, *DOG)
+        stack.start(name, *USHER, *DOG)
 
 
-def trouble(cast: Cast, lodging: EmbeddedServerLease, luck: random.Random) -> Counter[str]:
+def trouble(stack: ProcessStack, lease: EmbeddedServerLease, luck: random.Random) -> Counter[str]:
     """Twenty seconds in which anything may die or stand still."""
     deaths: Counter[str] = Counter()
     until = time.monotonic() + SECONDS
     turns = [*FLEET, "mgmt1", "mgmt2", "dog1", "dog2", "postgres", "postgres"]
     luck.shuffle(turns)
     for who in cycle(turns):
-        forgive(lodging.dsn)
+        forgive(lease.dsn)
         if time.monotonic() > until:
             break
         if who == "postgres":
-            if (pid := lodging.cluster.pid()) and running(pid):
+            if (pid := lease.cluster.pid()) and running(pid):
                 kill_9(pid)
         elif who in FLEET and luck.random() < 0.4:
-            cast.freeze(who, luck.uniform(0.5, 4))
+            stack.freeze(who, luck.uniform(0.5, 4))
             deaths["frozen"] += 1
         else:
-            cast.kill(who)
+            stack.kill(who)
         deaths[who.rstrip("0123456789")] += 1
         time.sleep(luck.uniform(0.2, 0.8))
     return deaths
@@ -103,21 +105,21 @@ select
 @pytest.mark.soak
 def test_everything_ends_well_whoever_dies(capsys: pytest.CaptureFixture[str]) -> None:
     luck = random.Random(5)  # noqa: S311 - repeatable
-    with stage(CONFIG) as (cast, lodging, directory):
+    with open_stack(CONFIG) as (stack, lease, directory):
         book = directory / "book"
         book.touch()
-        fill(lodging.dsn)
-        bring_on(cast, book)
+        fill(lease.dsn)
+        bring_on(stack, book)
         assert eventually(
             lambda: bool(book.read_text()), 90
         )  # else nobody has anything to lose yet
-        deaths = trouble(cast, lodging, luck)
-        ended = eventually(lambda: over(lodging.dsn), 240)
+        deaths = trouble(stack, lease, luck)
+        ended = eventually(lambda: over(lease.dsn), 240)
         fetches = [line.split() for line in book.read_text().splitlines()]
         with capsys.disabled():
-            print(f"\n{summary(lodging.dsn, deaths, fetches)}")  # noqa: T201 - the issue asks for it
-        assert ended, (ask(lodging.dsn, DONE), (directory / "log").read_text()[-3000:])
-        check(lodging.dsn)
+            print(f"\n{summary(lease.dsn, deaths, fetches)}")  # noqa: T201 - the issue asks for it
+        assert ended, (ask(lease.dsn, DONE), (directory / "log").read_text()[-3000:])
+        check(lease.dsn)
         assert hurried(fetches) == []
 
 

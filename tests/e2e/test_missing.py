@@ -34,7 +34,7 @@ def test_what_was_lost_before_a_server_loaded_it_is_found_in_the_end(
 ) -> None:
     with site() as web, running_stack(database, tmp_path) as stage:
         stage.start("builder", "builder", "--processes", "1")
-        stage.cast.enter("watchdog", *USHER, "watchdog", *WATCHDOG)
+        stage.processes.start("watchdog", *USHER, "watchdog", *WATCHDOG)
         stage.crawl.crawler("crawler", "--pages", "4")
         stage.crawl.add(web.url("/"), words=["--full"])
         assert eventually(lambda: stage.crawl.states() == {"crawled": PAGES + 1}, 60)

@@ -33,8 +33,8 @@ def frozen(cluster: GuardedCluster, *names: str) -> Iterator[None]:
 @contextmanager
 def killed(cluster: GuardedCluster, *names: str) -> Iterator[None]:
     for name in names:
-        cluster.cast.playing[name].kill()
-        cluster.cast.playing[name].wait()
+        cluster.processes.running[name].kill()
+        cluster.processes.running[name].wait()
     yield
     for name in names:
         cluster.start_mgmt(name)
@@ -112,8 +112,8 @@ async def a_revocation_counts_later(cluster: GuardedCluster) -> None:
 async def a_front_end_that_starts_without_mgmt(cluster: GuardedCluster) -> None:
     """It has no map and no tickets, so it says so; it searches as soon as MGMT is back."""
     with killed(cluster, "mgmt-1", "mgmt-2"):
-        cluster.cast.playing["front"].kill()
-        cluster.cast.playing["front"].wait()
+        cluster.processes.running["front"].kill()
+        cluster.processes.running["front"].wait()
         cluster.start("front", "front-end", "mgmt-1")
         await soon(lambda: answers(cluster))
         status, problem = cluster.search()

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from support.processes.killable import eventually, kill_9, running
-from support.processes.stack import TESTS, USHER, Cast, ask, stage
+from support.processes.stack import TESTS, USHER, ProcessStack, ask, open_stack
 from usher.db.embedded.server_lease import EmbeddedServerLease
 
 JOBS, MANAGERS, SECONDS = 2_000, 3, 15
@@ -57,7 +57,7 @@ def kill_a_worker(dsn: str) -> None:
             os.kill(int(str(pids[0][0])), signal.SIGKILL)
 
 
-def trouble(cast: Cast, lodging: EmbeddedServerLease, luck: random.Random) -> Counter[str]:
+def trouble(stack: ProcessStack, lease: EmbeddedServerLease, luck: random.Random) -> Counter[str]:
     """Fifteen seconds in which anything may die."""
     deaths: Counter[str] = Counter()
     until = time.monotonic() + SECONDS
@@ -65,12 +65,12 @@ def trouble(cast: Cast, lodging: EmbeddedServerLease, luck: random.Random) -> Co
         who = luck.choice(["manager", "manager", "scheduler", "worker", "worker", "postgres"])
         deaths[who] += 1
         if who == "manager":
-            cast.kill(f"m{luck.randrange(MANAGERS)}")
+            stack.kill(f"m{luck.randrange(MANAGERS)}")
         elif who == "scheduler":
-            cast.kill("scheduler")
+            stack.kill("scheduler")
         elif who == "worker":
-            kill_a_worker(lodging.dsn)
-        elif (pid := lodging.cluster.pid()) and running(pid):
+            kill_a_worker(lease.dsn)
+        elif (pid := lease.cluster.pid()) and running(pid):
             kill_9(pid)
         time.sleep(luck.uniform(0.3, 0.9))
     return deaths
@@ -79,22 +79,22 @@ def trouble(cast: Cast, lodging: EmbeddedServerLease, luck: random.Random) -> Co
 @pytest.mark.soak
 def test_two_thousand_jobs_while_everything_dies(capsys: pytest.CaptureFixture[str]) -> None:
     luck = random.Random(4)  # noqa: S311 - repeatable
-    with stage(CONFIG) as (cast, lodging, directory):
+    with open_stack(CONFIG) as (stack, lease, directory):
         book = directory / "book"
         book.touch()
-        fill(lodging.dsn, book)
+        fill(lease.dsn, book)
         for number in range(MANAGERS):
-            cast.enter(f"m{number}", *USHER, "manager", "--host", f"m{number}")
-        cast.enter("scheduler", *USHER, "scheduler")
-        deaths = trouble(cast, lodging, luck)
+            stack.start(f"m{number}", *USHER, "manager", "--host", f"m{number}")
+        stack.start("scheduler", *USHER, "scheduler")
+        deaths = trouble(stack, lease, luck)
         left = "select count(*) from control.job where type like 't%'"
-        done = eventually(lambda: ask(lodging.dsn, left) == [(0,)], 150)
+        done = eventually(lambda: ask(lease.dsn, left) == [(0,)], 150)
         lines = [line.split() for line in book.read_text().splitlines()]
         with capsys.disabled():
-            print(f"\n{summary(lodging.dsn, deaths, lines)}")  # noqa: T201 - the issue asks for it
+            print(f"\n{summary(lease.dsn, deaths, lines)}")  # noqa: T201 - the issue asks for it
         assert done, (directory / "log").read_text()[-4000:]
-        check(lodging.dsn, lines)
-        assert cast.leave() == [0] * (MANAGERS + 1), (directory / "log").read_text()[-4000:]
+        check(lease.dsn, lines)
+        assert stack.stop() == [0] * (MANAGERS + 1), (directory / "log").read_text()[-4000:]
         assert not [pid for _, pid in alive(book) if running(pid)]
 
 

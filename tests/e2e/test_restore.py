@@ -104,7 +104,7 @@ def cluster(dsn: str, directory: Path) -> Iterator[tuple[Stack, Website]]:
         stage.servers(rows=1, each=1)
         stage.start("builder", "builder", "--processes", "1")
         stage.start("front", "front", "--deadline", "5")
-        stage.cast.enter("watchdog", *USHER, "watchdog", *WATCHDOG)
+        stage.processes.start("watchdog", *USHER, "watchdog", *WATCHDOG)
         stage.crawl.crawler("crawler", "--pages", "4")
         stage.crawl.add(web.url("/"), words=["--full"])
         assert eventually(lambda: stage.crawl.states() == {"crawled": PAGES + 1}, STEP_SECONDS)

@@ -125,7 +125,7 @@ class Hall:
         """How many documents the servers of a row that answer have, together."""
         found = 0
         for name in self.stack.row(row):
-            if self.stack.cast.playing[name].poll() is None:
+            if self.stack.processes.running[name].poll() is None:
                 told = self.stack.ask(name, "/search", {"query": "everywhere", "k": 1})
                 found += told.get("total", 0)
         return found
@@ -169,7 +169,7 @@ async def rows_of(
     with running_stack(dsn, directory, chunk_wait=0, chunk_pages=EACH) as stack:
         stack.servers(rows=ROWS, each=SERVERS)
         stack.start("front", "front", "--deadline", "5")
-        stack.cast.enter("watchdog", *USHER, "watchdog", *WATCHDOG)
+        stack.processes.start("watchdog", *USHER, "watchdog", *WATCHDOG)
         documents = texts.documents(chunks)
         hall = Hall(stack, len(documents))
         async with stocked(f"http://127.0.0.1:{stack.crawl.port}", directory / "built") as stock:

@@ -10,7 +10,7 @@ import pytest
 
 from support.processes.commands import usher
 from support.processes.crawls import EMBEDDED
-from support.processes.killable import eventually, keepers, running
+from support.processes.killable import eventually, running, supervisor_pids
 from support.processes.terminal import Show, show
 from support.site.hostile import links, page
 from support.site.website import Response, Website
@@ -65,7 +65,7 @@ def test_the_demo_needs_no_network_and_makes_its_site_searchable(data: Path) -> 
         assert again.finds("keeper cat")[0].endswith("/cat.html")
         again.process.terminate()
         assert again.ends() == 0
-    assert eventually(lambda: not keepers(own), 20)
+    assert eventually(lambda: not supervisor_pids(own), 20)
 
 
 @EMBEDDED

@@ -39,7 +39,7 @@ FIRST = domain64.encode(domain64.Parts(3, 1, 1))
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 KNOCK = {
     "hosts": f"{{{FIRST}}}", "revisions": "{1}", "places": "{1,1}", "paths": "/7\n/new", "schemes": b"\1\1",
-    "hall_pass": False, "house_revision": 1, "depth": 0, "grace": "5 min", "source": "", "now": NOW,
+    "hall_pass": False, "settings_revision": 1, "depth": 0, "grace": "5 min", "source": "", "now": NOW,
 }  # fmt: skip
 # Every statement that runs for each batch, chunk or job, with parameters for which it reads rows. The tests of the SQL
 # functions check their plans (work.settle in test_guestbook.py, work.claim_links and others in test_chunks.py).
@@ -56,7 +56,7 @@ HOT: dict[str, dict[str, Any]] = {
         "changed": f"{{{NOW},{NOW}}}",
         "now": NOW,
     },
-    "host_limits.count_up_to": {"domain64s": [FIRST], "mosts": [5]},
+    "host_limits.count_up_to": {"domain64s": [FIRST], "maximums": [5]},
     "host_limits.find_known_pages": {"domain64s": f"{{{FIRST},{FIRST}}}", "paths": "/7\n/new"},
     "admin.count_known_pages": {"domain64": FIRST, "most": 5},
 }

@@ -1,4 +1,4 @@
-"""The end of a chunk: what became of its pages, those nobody told of, and its hosts, in one call."""
+"""The end of a chunk: the results of its pages, its unreported pages, and its hosts, in one call."""
 
 import pytest
 

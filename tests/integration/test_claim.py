@@ -109,7 +109,7 @@ class Model:
 
 
 def in_order(model: Model, host: str, claimed: list[jobs.ClaimedJob]) -> None:
-    """Nobody who could have gone was passed over by one who stands behind."""
+    """A claim takes no job while one that goes before it could have been taken."""
     taken = [model.known[one.id] for one in claimed]
     for left in model.waiting(host):
         for job in taken:

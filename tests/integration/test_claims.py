@@ -17,7 +17,7 @@ from usher.mgmt import chunks
 from usher.mgmt.chunks import ClaimedChunk, PageClaim
 
 HOSTS = [f"h{i}.com" for i in range(8)]
-NOBODY = 999_999
+UNKNOWN_CRAWLER = 999_999
 
 
 @asynccontextmanager
@@ -230,7 +230,7 @@ async def test_a_large_chunk_keeps_nobody_waiting(database: str) -> None:
         await conn.execute("update work.hosts set claim_at = %s where name = 'a.com'", [NOW - SOON])
         claims = ClaimBatcher(db)
         async with await connect(database) as other, other.transaction():
-            # Its chunk cannot be written as long as nobody may refer to its crawler.
+            # Its chunk cannot be written as long as no row may refer to its crawler.
             await other.execute("select from work.component where id = %s for update", [one])
             large = asyncio.create_task(claims.claim(one, PageClaim(n=MAX_BATCHED_PAGES + 1)))
             while not await blocked(conn):  # noqa: ASYNC110 - it happens in the server
@@ -252,7 +252,7 @@ async def test_the_fault_of_one_is_not_that_of_others(database: str) -> None:
     await admit(database, *(page for host in HOSTS for page in pages(host, 5)))
     async with crawlers(database, 4, 0) as (_, all_of_them), Database(database) as db:
         claims = ClaimBatcher(db)
-        askers = [*all_of_them, NOBODY]
+        askers = [*all_of_them, UNKNOWN_CRAWLER]
         told = await asyncio.gather(
             *(claims.claim(me, PageClaim()) for me in askers), return_exceptions=True
         )
@@ -266,7 +266,7 @@ async def test_who_does_not_wait_any_more_gets_nothing(database: str, staying: i
     async with crawlers(database, 8, 0) as (conn, all_of_them), Database(database) as db:
         claims = ClaimBatcher(db)
         tasks = [asyncio.create_task(claims.claim(me, PageClaim())) for me in all_of_them]
-        await asyncio.sleep(0)  # all are in the line, nobody is served
+        await asyncio.sleep(0)  # all wait, none is served
         for task in tasks[staying:]:
             task.cancel()
         told = await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Compaction: what nobody needs leaves, what is left of many chunks becomes one, and no page is lost or there twice."""
+"""Compaction: obsolete chunks leave, the rest of many chunks becomes one, and no page is lost or there twice."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -175,7 +175,7 @@ async def test_chunks_say_what_they_are_made_of_and_where_they_went(house: House
     old = await queries.show_chunk(house.conn, made.sources[0])
     assert (old.made_of, old.merged_into) == ([], [made.chunk_id])
     wanted = await placements.wanted(house.conn, house.servers[0], n=1)
-    assert wanted[0].crawler_host == "b"  # nobody crawled it
+    assert wanted[0].crawler_host == "b"  # compaction made it
     events = await components.events(house.conn, n=9)
     words = f"3 pages of chunks {', '.join(map(str, made.sources))}"
     assert ("compacting", words) in [(one.kind, one.reason) for one in events]

@@ -76,7 +76,7 @@ PLANS: dict[Statement, dict[str, Any]] = {
 
 
 async def test_candidates_are_found_by_what_happened(conn: Connection) -> None:
-    """Among many pages and chunks nobody looks for the few that changed."""
+    """Among many pages and chunks no statement searches for the few that changed."""
     house = House(conn)
     await house.begin()
     await house.run("alter table work.chunk alter column id restart with 1")

@@ -1,4 +1,4 @@
-"""Compaction with a builder, a server in each of two rows and a watchdog leaves few chunks and every page once."""
+"""Compaction with a builder, a server in each of two rows and a watchdog at work: few chunks, and every page once."""
 
 import asyncio
 import random
@@ -77,7 +77,7 @@ class Shop:
         return pack.chunk_id
 
     def page(self, number: int) -> WarcPage:
-        """A page with words that no other page has."""
+        """Words that no other page has."""
         title = f"Visit {self.visits} of {number}"
         self.titles[f"https://shop.test/{number}"] = title
         chance = random.Random(title)  # noqa: S311 - the same words each time
@@ -125,7 +125,7 @@ class Shop:
         return {int(path.stem) for path in self.data.glob("index/*/chunks/**/*.idx")}
 
     async def compacted(self, most: int) -> None:
-        """Wait until few chunks are left; meanwhile searches find every page once."""
+        """Until few are left; searches meanwhile find every page once and as it is."""
 
         def done() -> bool:
             self.trade.ask(DUE)

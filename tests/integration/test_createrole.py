@@ -28,8 +28,8 @@ def owned_database(dsn: str) -> str:
 
 @pytest.mark.parametrize("pg_bin", ["", pytest.param(str(DEBIAN), marks=NEEDS_DEBIAN)])
 async def test_the_user_that_made_the_roles_can_take_them_on(data: Path, pg_bin: str) -> None:
-    with lease_server(data, pg_bin=pg_bin) as lodging:
-        dsn = owned_database(lodging.dsn)
+    with lease_server(data, pg_bin=pg_bin) as lease:
+        dsn = owned_database(lease.dsn)
         await migrate.migrate(all_in(dsn))
         await databases.create_roles(all_in(dsn), passwords=False)
         for role in roles.ROLES:
@@ -39,7 +39,7 @@ async def test_the_user_that_made_the_roles_can_take_them_on(data: Path, pg_bin:
                 assert await user.fetchone() == (role,)
         async with await connect(dsn) as conn:
             assert (await role_check(conn)).level == "good"
-        with psycopg.connect(lodging.dsn, autocommit=True) as admin:
+        with psycopg.connect(lease.dsn, autocommit=True) as admin:
             admin.execute("alter role owner nocreaterole")
             admin.execute("revoke usher_mgmt from owner cascade")
         async with await connect(dsn) as conn:

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from support.db.failover_pair import free_port, rows_on, standby
-from support.processes.killable import eventually, keepers, kill_9
+from support.processes.killable import eventually, kill_9, supervisor_pids
 from usher.db.embedded.server_lease import lease_server
 from usher.db.pool import (
     Connection,
@@ -112,13 +112,13 @@ async def test_wake_up_calls_survive_a_cut_line(database: str) -> None:
 
 
 async def test_work_waits_out_a_killed_server(data: Path) -> None:
-    with lease_server(data) as lodging:
-        async with Database(lodging.dsn, patience=20) as db:
+    with lease_server(data) as lease:
+        async with Database(lease.dsn, patience=20) as db:
             await db.run(lambda conn: conn.execute("create table kept (number int)"))
-            postmaster = lodging.cluster.pid()
+            postmaster = lease.cluster.pid()
             kill_9(postmaster)
             await db.run(lambda conn: conn.execute("insert into kept values (1)"))
-            assert lodging.cluster.pid() != postmaster
+            assert lease.cluster.pid() != postmaster
             async with db.transaction() as conn:
                 found = await conn.execute("select number from kept")
                 assert await found.fetchall() == [(1,)]
@@ -137,7 +137,7 @@ async def test_the_standby_takes_over(data: Path) -> None:
                 await db.run(lambda conn: conn.execute("create table kept (number int)"))
                 await db.run(lambda conn: conn.execute("insert into kept values (1)"))
                 assert eventually(lambda: rows_on(second.dsn()) == [(1,)])
-                kill_9(keepers(data / "one")[0])  # or it would bring the primary back
+                kill_9(supervisor_pids(data / "one")[0])  # or it would bring the primary back
                 kill_9(first.cluster.pid())
                 second.promote()
                 await db.run(lambda conn: conn.execute("insert into kept values (2)"))
@@ -171,7 +171,7 @@ async def test_a_final_refusal_is_not_tried_again(database: str) -> None:
 
 
 async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("usher.db.pool.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("usher.db.pool.FIRST_PAUSE_SECONDS", 0.01)
     async with asyncio.timeout(5):
         with pytest.raises(Unreachable):
             await connect("postgresql://127.0.0.1:1/none", patience=0.2)

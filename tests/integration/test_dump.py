@@ -69,7 +69,7 @@ async def test_restoring_over_something_needs_to_be_told(
     async with await connect(database) as conn:
         await conn.execute("update work.hosts set next_fetch = next_fetch + interval '1 day'")
     changed = await found(database)
-    with pytest.raises(BadInput, match="there already"):
+    with pytest.raises(BadInput, match="exists, and a restore would replace"):
         await restore.restore(places, tmp_path / "backup", (), replace=False)
     assert await found(database) == changed != before
     await restore.restore(places, tmp_path / "backup", (), replace=True)

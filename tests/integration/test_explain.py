@@ -145,7 +145,9 @@ async def test_what_a_fetch_said(house: House) -> None:
     await house.page(state="crawling", chunk_id=chunk)
     assert (await house.finding()).words == f"It is being crawled by c:1, in chunk {chunk}."
     await house.page(state="error", reason="HTTP 503", status=503, next_fetch=NOW + HOUR)
-    assert (await house.finding()).words.startswith("Its last fetch failed: HTTP 503. It may come")
+    assert (await house.finding()).words.startswith(
+        "Its last fetch failed: HTTP 503. The next attempt"
+    )
     for known, words, command in (
         ({"state": "idle"}, "It is known, but no knock asked to crawl it.", "usher add "),
         ({"state": "crawled", "reason": "robots.txt: Disallow: /a (group *)"},
@@ -194,7 +196,7 @@ async def test_from_the_chunk_to_the_rows(house: House) -> None:
     await house.run("update work.settings set rows = 2")
     server = await house.component("s:1", "index-server", row=1)
     await house.seat(chunk, server, 1, "wanted")
-    where = "s:1, which is to answer for it in row 1, "
+    where = "s:1, which answers for it in row 1, "
     assert (await house.finding()).words == f"{where}has not loaded chunk {chunk} yet."
     await house.run("update work.placement set state = 'loaded'")
     assert await house.told() == (True, f"in chunk {chunk}, in 1 of 2 rows.", show)

@@ -8,7 +8,7 @@ import pytest
 from support.feeds.polling import item, rss
 from support.processes.cli_fixtures import Desk
 from support.processes.killable import eventually
-from support.processes.stack import USHER, ask, stage
+from support.processes.stack import USHER, ask, open_stack
 from support.site.website import Response, Website
 
 SENTENCE = "The usher shows every guest to a seat in a row, and then the curtain goes up. "
@@ -68,20 +68,20 @@ def test_items_with_commands(desk: Desk, site: Website) -> None:
 @pytest.mark.soak
 def test_pages_and_cleaning_with_jobs() -> None:
     """Manager and scheduler alone poll the feed, fetch its pages and clean its items."""
-    with Website() as site, stage(CONFIG) as (cast, lodging, directory):
+    with Website() as site, open_stack(CONFIG) as (stack, lease, directory):
         names = ("one", "two", "three")
         items = [item(name, site.add(f"/{name}", page(name)), "short") for name in names]
         url = site.add("/feed", rss(*items))
         command = [*USHER, "feeds", "add", "--no-knock", "--partial", "--clean", url]
-        subprocess.run(command, env=cast.environment, check=True, stdout=cast.log)
-        with psycopg.connect(lodging.dsn) as conn:
+        subprocess.run(command, env=stack.environment, check=True, stdout=stack.log)
+        with psycopg.connect(lease.dsn) as conn:
             conn.execute("update control.resource set interval = '0'")
-        cast.enter("manager", *USHER, "manager")
-        cast.enter("scheduler", *USHER, "scheduler")
+        stack.start("manager", *USHER, "manager")
+        stack.start("scheduler", *USHER, "scheduler")
         done = "select count(*) from feeds.feed_item where page and content_clean like '%usher%'"
         log = directory / "log"
-        assert eventually(lambda: ask(lodging.dsn, done) == [(3,)], 60), log.read_text()[-3000:]
+        assert eventually(lambda: ask(lease.dsn, done) == [(3,)], 60), log.read_text()[-3000:]
         found = "select count(*) from feeds.feed_item_text where words @@ 'curtain' and not words @@ 'imprint'"
-        assert eventually(lambda: ask(lodging.dsn, found) == [(3,)], 30)
+        assert eventually(lambda: ask(lease.dsn, found) == [(3,)], 30)
         assert all(len(site.asked(f"/{name}")) == 1 for name in names)
-        assert cast.leave() == [0, 0]
+        assert stack.stop() == [0, 0]

@@ -1,4 +1,4 @@
-"""Hosts that a chunk holds: nobody else asks them until it reports, or its lease ends."""
+"""Hosts that a chunk holds: no other crawler requests them until it reports, or its lease ends."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""The registry: every name one number, for ever, whoever asks and however many at once."""
+"""The registry: every name has one number, also with many concurrent callers."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -111,7 +111,7 @@ async def test_what_a_function_returns_is_its_result(database: str) -> None:
 
 
 async def test_what_one_job_writes_is_not_the_result_of_the_next() -> None:
-    """Jobs run one after the other under the same keeper, which owns the pipe of results."""
+    """Jobs run one after the other under the same supervisor, which owns the pipe of results."""
     async with ProcessRunner(preload=("integration.job_functions",)) as runner:
         stuffed = await run(runner, function("stuff_pipes"))
         assert stuffed.result.startswith("111")

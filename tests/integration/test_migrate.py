@@ -55,11 +55,11 @@ def step(up: str, down: str = "", *, in_transaction: bool = True) -> migration_f
 
 
 def know(monkeypatch: pytest.MonkeyPatch, known: dict[str, migration_files.Migration]) -> None:
-    """Let this program know these steps of the schema work."""
+    """Let this program know these migrations of the schema work."""
     for module in (migrate, state):
         monkeypatch.setattr(
             module,
-            "steps",
+            "migrations",
             lambda schema: known if schema == "work" else migration_files.migrations(schema),
         )
 
@@ -201,7 +201,7 @@ async def test_a_schema_that_is_not_what_its_steps_make_is_told_in_words(
     async with await connect(empty_database) as conn:
         if not await roles.exist(conn):
             await roles.create(conn)
-        await conn.execute("alter table work.hosts rename to guests")
+        await conn.execute("alter table work.hosts rename to lease_holders")
     know(monkeypatch, {**migration_files.migrations("work"), "99990101000000": step("select 1")})
     with pytest.raises(MigrationFailed, match=r'Schema work lacks .* "work\.hosts"'):
         await migrate.migrate(places)

@@ -1,4 +1,4 @@
-"""Chunks whose files are nowhere: built again or crawled again, never while somebody has them, and not for ever."""
+"""Chunks whose files are nowhere: built again or crawled again, never while a component has them, and not for ever."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Lost and damaged chunk files: the chunks are built or crawled again and become searchable."""
+"""Lost and damaged chunk files: the chunks are searchable or crawled again whichever component become searchable."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack

@@ -146,7 +146,7 @@ async def test_a_long_life(conn: Connection, seed: int) -> None:
         held = now_held
 
 
-# Where a row can answer for a chunk: every copy that nobody was told to drop, on whatever server.
+# Where a row can answer for a chunk: every copy that its server was not told to drop.
 COUNTED_ON = """
     select distinct chunk_id, row from work.placement where state <> 'wanted' and released_at is null
 """

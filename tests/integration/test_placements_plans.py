@@ -26,7 +26,7 @@ OF_CHUNK = {"placement_of_chunk", "placement_in_row"}
 INDEXES = {
     "wanted": [OF_SERVER, OF_CHUNK, {"chunk_pkey"}],
     "load": [OF_SERVER | OF_CHUNK],
-    "to_seat": [OF_CHUNK, {"chunk_pkey"}],
+    "chunks_to_place": [OF_CHUNK, {"chunk_pkey"}],
     "lock_chunks": [{"chunk_pkey"}],
     "propagate": [OF_CHUNK, {"chunk_pkey", "chunk_to_propagate"}],
     "leaving": [{"placement_leaving", "placement_pkey"}],

@@ -186,7 +186,7 @@ async def test_no_descriptor_of_the_manager_is_open(runner: ProcessRunner, tmp_p
 async def test_signals_are_as_a_program_expects_them(runner: ProcessRunner) -> None:
     end = await run(runner, order("exec", "/bin/cat", "/proc/self/status"))
     masks = dict(line.split(":\t") for line in end.output.splitlines())
-    # Signals 32 and 33 are the C library's own: nobody can set them, and they may be inherited ignored.
+    # Signals 32 and 33 are the C library's own: no program can set them, and they may be inherited as ignored.
     assert all(int(masks[name], 16) & ~(3 << 31) == 0 for name in ("SigBlk", "SigIgn", "SigCgt"))
     show = "import signal; print([s.name for s in signal.valid_signals() if signal.getsignal(s) != signal.SIG_DFL])"
     end = await run(runner, order("fork", "builtins:exec", show))

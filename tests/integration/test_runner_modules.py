@@ -1,4 +1,4 @@
-"""Modules are loaded once and then warm; one that is bad hurts nobody else."""
+"""Modules are preloaded once; a module that fails affects no other job."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A job ends with all its processes, wherever they hide and whoever dies."""
+"""A job ends with all its processes, wherever they hide and whichever process dies."""
 
 import asyncio
 import os
@@ -68,7 +68,7 @@ def mark() -> str:
     return f"mark-{uuid4()}"
 
 
-# -- nobody is left behind
+# -- no process is left behind
 
 
 async def test_children_end_with_their_job(runner: ProcessRunner, mark: str) -> None:
@@ -114,7 +114,7 @@ async def test_neighbours_are_left_alone(runner: ProcessRunner, mark: str) -> No
         assert (await ended(runner)).code == -9
 
 
-# -- whoever dies
+# -- when one of our processes dies
 
 
 async def test_a_dead_owner_leaves_nothing(mark: str) -> None:
@@ -161,14 +161,14 @@ async def test_a_dead_launcher_takes_its_jobs_along_and_is_replaced(mark: str) -
         assert runner._process.pid != first
 
 
-async def test_a_dead_keeper_takes_its_job_along(mark: str) -> None:
+async def test_the_job_of_a_dead_supervisor_is_killed(mark: str) -> None:
     async with ProcessRunner() as runner:
         what = python(SWARM, mark, "600")
         runner.start(what)
         await says(runner, what, "swarmed")
         pid = next(iter(runner._busy.values())).pid
-        keeper = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        await asyncio.to_thread(kill_9, keeper)
+        supervisor = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        await asyncio.to_thread(kill_9, supervisor)
         end = await ended(runner)
         assert (end.code, end.why, end.detail) == (-9, "ended", "The supervisor of this job died")
         assert "swarmed" in end.output

@@ -11,7 +11,7 @@ from support.models import revisit
 from usher.db.pool import Connection, Database, connect
 from usher.door import guestbook, hosts
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.guestbook import FetchReport, GuestbookPage
+from usher.door.guestbook import FetchReport, GuestbookRow
 from usher.door.rules import Knock
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -40,7 +40,7 @@ async def crawling(conn: Connection, *paths: str, chunk: int | None = 7) -> int:
     return number
 
 
-async def guest(conn: Connection, number: int, path: str = "/") -> GuestbookPage:
+async def guest(conn: Connection, number: int, path: str = "/") -> GuestbookRow:
     found = await guestbook.page(conn, domain64=number, path=path)
     assert found is not None
     return found

@@ -100,7 +100,7 @@ async def test_what_was_outdated_twice_goes_with_the_newest(database: str) -> No
         await house.begin()
         first = await house.crawl(n=1)
         await house.load(0, first)
-        await house.crawl(n=1)  # which nobody ever loads
+        await house.crawl(n=1)  # which no server ever loads
         third = await house.crawl(n=1)
         await house.load(0, third)
         assert await house.to_retire(0) == [(first, "https://a.com/")]

@@ -72,7 +72,7 @@ async def transitions(conn: Connection, id_: int) -> list[tuple[str | None, str 
 
 @asynccontextmanager
 async def answering(answer: bytes, *, end: bool = True) -> AsyncIterator[str]:
-    """A server that says the same to everybody."""
+    """A server that gives every caller the same answer."""
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

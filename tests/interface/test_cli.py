@@ -12,7 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from support.db.fixtures import DEBIAN
 from support.processes.commands import usher
-from support.processes.killable import keepers
+from support.processes.killable import supervisor_pids
 from usher import __version__
 from usher.cli.commands.db import SCHEMA_NAMES
 from usher.db.areas import SCHEMAS
@@ -87,9 +87,9 @@ def test_doctor_makes_everything_ready_and_leaves_nothing_running(data: Path) ->
     checks = [check for check in ran.json if check["name"] not in {"user", "network"}]
     assert {check["level"] for check in checks} == {"good"}
     deadline = time.monotonic() + 20
-    while keepers(data) and time.monotonic() < deadline:
+    while supervisor_pids(data) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not keepers(data)
+    assert not supervisor_pids(data)
 
 
 def test_doctor_says_what_to_do(empty_database: str) -> None:

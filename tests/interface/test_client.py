@@ -61,6 +61,7 @@ async def test_the_whole_way_of_a_chunk(database: str, tmp_path: Path) -> None:
             assert await holder.loaded([chunk.chunk_id]) == [chunk.chunk_id]
             assert await crawler.unpropagated() == []
             assert await holder.holds([chunk.chunk_id, 77]) == [77]
+            assert await holder.holds([]) == []
             assert await holder.leaving() == []
             assert [(row.row, row.servers) for row in await holder.servers_map()] == [(1, ["s:1"])]
             await holder.send_query_stats("words", 0.25, at=1512142011.0)

@@ -15,7 +15,7 @@ def test_groups_of_hosts(database: str) -> None:
     assert shown[1].split() == ["shared", "1m30s", "now", "2", "a.com,", "b.com"]
     [one] = at(database, "hosts", "groups", "--json").json
     assert (one["name"], one["crawl_delay"], one["hosts"]) == ("shared", 90, 2)
-    assert at(database, "hosts", "ungroup", "a.com").err == "on their own: a.com\n"
+    assert at(database, "hosts", "ungroup", "a.com").err == "ungrouped: a.com\n"
     assert at(database, "hosts", "group", "shared", "--delay", "0s").code == 0
     [one] = at(database, "hosts", "groups", "--json").json
     assert (one["crawl_delay"], one["some"]) == (0, ["b.com"])

@@ -151,7 +151,9 @@ async def served_bomb(trade: Trade, records: Bomb) -> int:
     "a builder reports an index chunk that is a bomb to MGMT",
     "the index server does not load it and tells MGMT why; other chunks load, and it is built again or parked",
 )
-async def test_an_index_server_survives_bombs_and_reports_them(trade: Trade, tmp_path: Path) -> None:
+async def test_an_index_server_survives_bombs_and_reports_them(
+    trade: Trade, tmp_path: Path
+) -> None:
     bind = free_bind()
     words = ("index-server", "--row", "1", "--bind", str(bind))
     event = "select count(*) from work.event where kind = 'index_missing' and chunk_id = %s and reason like %s"

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from support.db.fixtures import open_directory, wait_stopped
-from support.processes.killable import Guest, eventually, running
+from support.processes.killable import LeaseHolder, eventually, running
 from support.processes.terminal import show
 from usher.db.embedded import account, account_files
 from usher.db.embedded.account import ServerAccount
@@ -178,11 +178,11 @@ def plant_pid(attacker: ServerAccount, data: Path, pid: int) -> None:
 def test_the_pid_file_of_a_running_server(
     data: Path, tmp_path: Path, database_user: ServerAccount
 ) -> None:
-    guest = Guest(data)
+    holder = LeaseHolder(data)
     with victim_process(tmp_path, data / "postgres") as pid:
         plant_pid(database_user, data, pid)
-        assert guest.leave() == 0
-        assert eventually(lambda: not running(guest.postmaster))
+        assert holder.stop() == 0
+        assert eventually(lambda: not running(holder.postmaster))
         assert running(pid)
 
 
@@ -195,10 +195,10 @@ def test_the_pid_file_of_a_stopped_server(
     make_server(data)
     with victim_process(tmp_path, data / "postgres") as pid:
         plant_pid(database_user, data, pid)
-        with lease_server(data) as lodging:
-            assert lodging.cluster.pid() != pid
-            assert answers(lodging.dsn)
-            postmaster = lodging.cluster.pid()
+        with lease_server(data) as lease:
+            assert lease.cluster.pid() != pid
+            assert answers(lease.dsn)
+            postmaster = lease.cluster.pid()
         assert eventually(lambda: not running(postmaster))
         assert running(pid)
 
@@ -225,9 +225,9 @@ def test_the_socket_directory_is_squatted(data: Path, victim: Path) -> None:
     plant(OTHER_USER, squatted(deep), victim)
     sockets: Path | None = None
     try:
-        with lease_server(deep) as lodging:
-            sockets = lodging.cluster.sockets
-            assert answers(lodging.dsn)
+        with lease_server(deep) as lease:
+            sockets = lease.cluster.sockets
+            assert answers(lease.dsn)
             assert not sockets.is_relative_to(tempfile.gettempdir())
             assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
         assert is_unchanged(victim)
@@ -255,7 +255,7 @@ give_directory(socket_directory(Path(sys.argv[2])), server_account())
 )
 def test_the_socket_directory_of_a_normal_user_is_squatted(data: Path) -> None:
     deep = data / ("d" * 60) / ("e" * 60)
-    source = Path(account.__file__).parents[2]
+    source = Path(account.__file__).parents[3]
     command = [PYTHON, "-c", MAKE_SOCKET_DIRECTORY, str(source), str(deep)]
     if not Path(PYTHON).exists() or not OTHER_USER.may_enter(source):
         pytest.skip("no Python or checkout here that is open to other users")
@@ -281,7 +281,7 @@ def test_the_owner_of_a_directory_decides_nothing(data: Path, database_user: Ser
     subprocess.run(
         ["chown", "-hR", f"{OTHER_USER.uid}:{OTHER_USER.gid}", data / "postgres"], check=True
     )
-    with pytest.raises(DataUnusable, match=f"belongs to user number {OTHER_USER.uid}") as caught:
+    with pytest.raises(DataUnusable, match=f"belongs to user id {OTHER_USER.uid}") as caught:
         lease_server(data)
     assert f"chown -hR {database_user.name}:" in caught.value.hint
 

@@ -48,11 +48,11 @@ def place() -> Iterator[Place]:
     (directory / "attacks.py").write_text(ATTACKS)
     (directory / "usher.toml").write_text(SETTINGS)
     environment = {"USHER_DATA": str(data), "USHER_CONFIG": str(directory / "usher.toml")}
-    with lease_server(data) as lodging:
+    with lease_server(data) as lease:
         migrated = usher("db", "migrate", environment=environment)
         assert migrated.code == 0, migrated.err
         with manager(environment, directory) as process:
-            queue = Queue(lodging.dsn, environment)
+            queue = Queue(lease.dsn, environment)
             assert queue.run("/bin/true").state == "completed", (
                 directory / "manager.log"
             ).read_text()
@@ -316,8 +316,8 @@ def test_a_crawl_runs_no_jobs_unless_asked(data: Path) -> None:
     with Website({"/": Response(b"<title>One</title>One page.")}) as site:
         with show(data, "crawl", site.url("/")) as crawl:
             assert crawl.ends(120) == 0, crawl.logs
-        with lease_server(data) as lodging:
-            queue = Queue(lodging.dsn, {"USHER_DATA": str(data)})
+        with lease_server(data) as lease:
+            queue = Queue(lease.dsn, {"USHER_DATA": str(data)})
             job = queue.add("/bin/true")
             with show(data, "crawl", "--again", "--then", "serve", site.url("/")) as crawl:
                 assert eventually(lambda: "Search page" in crawl.said, 120), crawl.logs
@@ -362,16 +362,16 @@ def test_a_job_cannot_read_the_environment_of_its_manager(data: Path) -> None:
     directory = data.parent / "programs"
     directory.mkdir(mode=0o755)
     (directory / "attacks.py").write_text(ATTACKS)
-    with lease_server(data) as lodging:
-        account = lodging.cluster.account
+    with lease_server(data) as lease:
+        account = lease.cluster.account
         python = usable_python(account.name) if account.drops else sys.executable
-        environment = {"DATABASE_URL": lodging.dsn, "USHER_DATA": str(data)}
+        environment = {"DATABASE_URL": lease.dsn, "USHER_DATA": str(data)}
         assert usher("db", "migrate", environment=environment).code == 0
         packages = os.pathsep.join([str(directory), *filter(None, sys.path)])
         own = {"PYTHONPATH": packages, "HOME": str(directory)}
         user = account.name if account.drops else None
         with manager({**environment, **own}, directory, user=user, python=python) as process:
-            run = Queue(lodging.dsn, environment).run("attacks:spy", str(process.pid))
+            run = Queue(lease.dsn, environment).run("attacks:spy", str(process.pid))
     assert run.json == ["PermissionError"] * 3 + ["read"] * 3
 
 

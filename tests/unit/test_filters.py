@@ -82,7 +82,7 @@ TRIMMED: list[tuple[list[Given], str, str]] = [
 # what is said, of which filters
 WRONG: dict[str, list[list[Any]]] = {
     "'most' is unknown": [[SESSIONS | {"most": 3}], [ORDER | {"most": 3}]],
-    "no filter": [[3], [[]], [{}], [{"name": ""}], [{"name": "x" * 61}], [{"name": "a\n"}]],
+    "not a filter": [[3], [[]], [{}], [{"name": ""}], [{"name": "x" * 61}], [{"name": "a\n"}]],
     "'None' is unknown": [[{"name": "x"}], [{"name": "x", "off": False}]],
     "is unknown": [[{"rule": "lenght"}], [{"name": "x", "off": True, "most": 3}], [SID | {"x": 1}]],
     "most: a whole": [[{"rule": "depth", "most": x}] for x in (None, "3", True, 1.5, 0)],
@@ -94,7 +94,7 @@ WRONG: dict[str, list[list[Any]]] = {
     "not a regular": [[{"rule": "path", "matches": x}] for x in ("(a", "[[a]", "a{99999999999}")],
     "matches: a regular": [[{"rule": "path", "not_matches": x}] for x in (3, "", "a" * 201)],
     "off: true or false": [[SID | {"off": "yes"}]],
-    "another one": [[SID, SID], [SID, {"name": "parameters", "off": True}]],
+    "another filter": [[SID, SID], [SID, {"name": "parameters", "off": True}]],
 }
 ALLOWED = r"""^/private/ right.*?here /[0-9]+/[0-9]+/[0-9]+ ^/blog/[^/]+/[^/]+/[^/]+$ /tag/[^/]+/page/\d+/
     \.(?:php|asp|aspx|jsp|cgi)\?.*id= ^/[^]a\]]+(?P<y>[0-9]{4})?(?=/x)(?!/y)\+\$ ^/.*+/[a-z]++x (?i) a{"""
@@ -236,7 +236,7 @@ def test_a_filter_is_described_in_a_line(given: Given, line: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ALLOWED.split())
-def test_patterns_that_cannot_hold_up_the_door(pattern: str) -> None:
+def test_fast_patterns_are_accepted(pattern: str) -> None:
     ready = filters.compile([{"rule": "path", "matches": pattern}])
     for unit in ("a", "/1", "right", "a/", ".php?"):
         started = time.process_time()
@@ -245,8 +245,8 @@ def test_patterns_that_cannot_hold_up_the_door(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", [*SLOW.split(), "(a|a)" * 33, "a?" * 30 + "a" * 30])
-def test_patterns_that_could_hold_up_the_door(pattern: str) -> None:
-    with pytest.raises(BadInput, match="hold up the door"):
+def test_slow_patterns_are_refused(pattern: str) -> None:
+    with pytest.raises(BadInput, match="too slow"):
         filters.compile([{"rule": "path", "matches": pattern}])
 
 

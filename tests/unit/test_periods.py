@@ -103,7 +103,7 @@ def test_whoever_slept_through_the_minute_fires_once_and_is_back_in_time() -> No
 
 
 def test_a_slot_beside_its_time_of_day_costs_no_day() -> None:
-    # Late by jitter, or the moment at which somebody inserted the task.
+    # Late by jitter, or the moment of the insert of the task.
     clock = TaskSchedule.read(hour=3)
     for slot in (utc("2026-11-16 03:00:07.5"), utc("2026-11-16 14:00"), utc("2026-11-17 02:59")):
         assert next_run(clock, slot, slot) == utc("2026-11-17 03:00")

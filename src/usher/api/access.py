@@ -33,6 +33,12 @@ def read_and(*types: ComponentType) -> AccessRule:
     return AccessRule("read", frozenset(types), local=True)
 
 
+CRAWLER = work("crawler")
+INDEX_SERVER = work("index-server")
+FRONT_END = work("front-end")
+MAP_READER = read_and("front-end", "index-server")
+
+
 def check(access: AccessRule, token: Token | None, *, is_local: bool) -> None:
     """Raise unless a caller with this token, or with none, may call; `is_local` callers come from this machine."""
     if not access.needs_proof:

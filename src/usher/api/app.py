@@ -20,7 +20,7 @@ def make_app(
     context: MgmtContext, endpoints: Sequence[MgmtEndpoint], *, any_name: bool = False
 ) -> ASGIApp:
     """The endpoints as an ASGI application; with `any_name` it accepts every Host header."""
-    unlogged = frozenset(one.path for one in endpoints if one.access.scope == "open")
+    unlogged = frozenset(endpoint.path for endpoint in endpoints if endpoint.access.scope == "open")
     router = MgmtRouter(context, endpoints)
     return Middleware(router, unlogged=unlogged, any_name=any_name, server_faults=(psycopg.Error,))
 

@@ -13,7 +13,7 @@ from usher.api.mgmt_calls import (
     require_chunk,
 )
 from usher.db.pool import Connection
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.messages.builder import BuildQuery, ContentChunk, IndexChunkReport, SourceChunk
 from usher.messages.components import ChunkState
 from usher.messages.fields import chunk_number
@@ -32,10 +32,11 @@ async def get_content_chunks(call: MgmtCall[BuildQuery]) -> list[ContentChunk]:
         claimed = await claim(call, conn, builder)
         if not claimed and await is_only_builder(conn, builder):
             claimed = await claim(call, conn, builder, alone=True)
-    sources = await merge_sources(call, [one.chunk_id for one in claimed if one.host is None])
-    keys = await page_keys_of(call, [one.chunk_id for one in claimed if one.host is not None])
+    sources = await merge_sources(call, [chunk.chunk_id for chunk in claimed if chunk.host is None])
+    keys = await page_keys_of(call, [chunk.chunk_id for chunk in claimed if chunk.host is not None])
     return [
-        content_chunk(one, sources.get(one.chunk_id), keys.get(one.chunk_id)) for one in claimed
+        content_chunk(chunk, sources.get(chunk.chunk_id), keys.get(chunk.chunk_id))
+        for chunk in claimed
     ]
 
 
@@ -88,7 +89,8 @@ async def merge_sources(
         manifest = await compaction_merge.manifest(conn, chunk_ids)
     return {
         id_: [
-            SourceChunk(one.chunk_id, one.hosts, one.keys, one.sha256, one.bytes) for one in sources
+            SourceChunk(chunk.chunk_id, chunk.hosts, chunk.keys, chunk.sha256, chunk.bytes)
+            for chunk in sources
         ]
         for id_, sources in manifest.items()
     }
@@ -97,7 +99,7 @@ async def merge_sources(
 async def is_only_builder(conn: Connection, builder: ComponentRecord) -> bool:
     """Whether no other healthy builder could build what this one failed to build."""
     healthy = await components.list_components(conn, type="index-builder", health="healthy", n=2)
-    return all(one.id == builder.id for one in healthy)
+    return all(component.id == builder.id for component in healthy)
 
 
 async def set_index_state(call: MgmtCall[IndexChunkReport]) -> ChunkState:
@@ -148,22 +150,18 @@ async def settle(
 
 
 ENDPOINTS = (
-    Endpoint(
+    endpoint(
         "GET",
         "/get_content_chunk_metadata",
         get_content_chunks,
-        BuildQuery,
-        list[ContentChunk],
         "Claim crawled chunks to build",
         access=work("index-builder"),
         safe=False,
     ),
-    Endpoint(
+    endpoint(
         "POST",
         "/set_index_chunk_metadata",
         set_index_state,
-        IndexChunkReport,
-        ChunkState,
         "Report that an index is being built, was built, or failed",
         access=work("index-builder", "index-server"),
     ),

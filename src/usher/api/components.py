@@ -6,7 +6,7 @@ from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time, lease_holders, mgmt_connection
 from usher.errors import NotFound
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.messages.components import (
     ComponentDetails,
     ComponentList,
@@ -95,57 +95,35 @@ async def list_events(call: MgmtCall[EventsQuery]) -> EventList:
 
 
 ENDPOINTS = (
-    Endpoint(
+    endpoint(
         "POST",
         "/set_component_state",
         set_component_state,
-        ComponentStateRequest,
-        ComponentStatus,
-        "Declare a component's state; a new component is registered",
+        "Declare a component's state; register a new one",
         access=work(*TYPES),
     ),
-    Endpoint(
+    endpoint(
         "POST",
         "/v1/lease",
         renew_leases,
-        LeaseRequest,
-        LeaseAnswer,
-        "Renew the leases of chunks that are being crawled or built",
+        "Renew the leases of chunks",
         access=work("crawler", "index-builder"),
     ),
-    Endpoint(
-        "GET",
-        "/v1/components",
-        list_components,
-        ComponentsQuery,
-        ComponentList,
-        "Components by host",
-        access=READ,
-    ),
-    Endpoint(
+    endpoint("GET", "/v1/components", list_components, "Components by host", access=READ),
+    endpoint(
         "GET",
         "/v1/components/{host}",
         show_component,
-        ComponentsQuery,
-        ComponentDetails,
-        "One component; `type` selects one of several at a host",
+        "One component; `type` selects one of several",
         access=READ,
     ),
-    Endpoint(
-        "GET",
-        "/v1/chunks/{id}",
-        show_chunk,
-        None,
-        queries.ChunkDetails,
-        "A chunk, its copies and its pages",
-        access=READ,
+    endpoint(
+        "GET", "/v1/chunks/{id}", show_chunk, "A chunk, its copies and its pages", access=READ
     ),
-    Endpoint(
+    endpoint(
         "GET",
         "/v1/events",
         list_events,
-        EventsQuery,
-        EventList,
         "Events of components and chunks, the latest first",
         access=READ,
     ),

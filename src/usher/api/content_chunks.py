@@ -21,7 +21,7 @@ from usher.db.pool import Connection
 from usher.door import guestbook
 from usher.door.guestbook import FetchResult
 from usher.errors import BadInput, NotFound
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.messages.components import ChunkIdsQuery, ChunkState, UnpropagatedChunks
 from usher.messages.crawler import ContentChunkReport, PageReport
 from usher.messages.fields import chunk_number
@@ -38,7 +38,7 @@ UNKNOWN_TYPE: Final = 1
 CRAWLER: Final[tuple[ComponentType, ...]] = ("crawler",)
 
 
-class GuestbookPage(Protocol):
+class PageKey(Protocol):
     """A page of a chunk, by its key in the guestbook."""
 
     @property
@@ -168,7 +168,7 @@ def parse_link(link: str) -> Url:
 
 
 def guestbook_row(
-    report: PageReport, page: GuestbookPage, codes: Mapping[str, int] | None = None
+    report: PageReport, page: PageKey, codes: Mapping[str, int] | None = None
 ) -> guestbook.FetchReport:
     """The report as the guestbook stores it; `codes` are the numbers of media types."""
     return guestbook.FetchReport(
@@ -231,22 +231,18 @@ async def get_unpropagated(call: MgmtCall[ChunkIdsQuery]) -> UnpropagatedChunks:
 
 
 ENDPOINTS = (
-    Endpoint(
+    endpoint(
         "POST",
         "/set_content_chunk_metadata",
         set_content_state,
-        ContentChunkReport,
-        ChunkState,
         "Report that a chunk is being crawled, was crawled, or failed",
         access=work("crawler", "index-builder", "index-server"),
     ),
-    Endpoint(
+    endpoint(
         "GET",
         "/get_chunks/unpropagated",
         get_unpropagated,
-        ChunkIdsQuery,
-        UnpropagatedChunks,
-        "The chunks that a crawler or builder must keep",
+        "Chunks that the component must keep",
         access=work("crawler", "index-builder"),
     ),
 )

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-from usher.api.access import work
+from usher.api.access import CRAWLER
 from usher.api.content_chunks import guestbook_row, parse_link
 from usher.api.context import UNLIMITED_WAIT, MgmtCall
 from usher.api.door import link_verdicts, source_host
@@ -19,7 +19,7 @@ from usher.db.pool import Connection
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.http.server.middleware import HttpError
 from usher.messages.crawler import (
     MAX_URLS_PER_REQUEST,
@@ -152,42 +152,30 @@ async def add_links(call: MgmtCall[AddLinksRequest]) -> LinkVerdicts:
 
 
 ENDPOINTS = (
-    Endpoint(
+    endpoint(
         "GET",
         "/get_links",
         get_links,
-        LinksQuery,
-        LinkChunk,
-        "Claim a new chunk of pages to crawl; empty while there are too few",
-        access=work("crawler"),
+        "Claim a chunk of pages to crawl",
+        access=CRAWLER,
         safe=False,
     ),
-    Endpoint(
+    endpoint(
         "GET",
         "/get_links/{number}",
         get_more_links,
-        MoreLinksQuery,
-        MoreLinks,
-        "Claim more pages for a chunk that the crawler holds",
-        access=work("crawler"),
+        "Claim more pages for a chunk",
+        access=CRAWLER,
         safe=False,
     ),
-    Endpoint(
+    endpoint(
         "POST",
         "/set_link_state",
         set_link_state,
-        LinkStateRequest,
-        LinkStateAnswer,
-        "Report that a page was crawled or failed; the answer may name a replacement",
-        access=work("crawler"),
+        "Report one page; the answer may name another",
+        access=CRAWLER,
     ),
-    Endpoint(
-        "POST",
-        "/add_links",
-        add_links,
-        AddLinksRequest,
-        LinkVerdicts,
-        f"Add up to {MAX_URLS_PER_REQUEST:,} links; the door judges them",
-        access=work("crawler"),
+    endpoint(
+        "POST", "/add_links", add_links, f"Add up to {MAX_URLS_PER_REQUEST:,} links", access=CRAWLER
     ),
 )

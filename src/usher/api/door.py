@@ -17,7 +17,7 @@ from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.messages.crawler import MAX_URLS_PER_REQUEST, LinkVerdicts, VerdictCounts
 from usher.urls import UrlRefusal, parse
 
@@ -90,21 +90,17 @@ def entree_url(body: EntreeRequest) -> str:
 
 
 ENDPOINTS = (
-    Endpoint(
+    endpoint(
         "POST",
         "/v1/knock",
         knock,
-        KnockRequest,
-        KnockAnswer,
         f"Ask the door to admit up to {MAX_URLS_PER_REQUEST:,} URLs",
         access=ADMIN,
     ),
-    Endpoint(
+    endpoint(
         "PUT",
         "/api/entree/{kind}/{pass}",
         entree,
-        EntreeRequest,
-        EntreeAnswer,
         "Jemison's door for one URL: full or single, pass or nopass",
         access=ADMIN,
     ),

@@ -1,6 +1,6 @@
 """Endpoints for the holdings of index servers: which chunks they have, also after a restore of the database."""
 
-from usher.api.access import work
+from usher.api.access import INDEX_SERVER
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import (
     calling_component,
@@ -9,7 +9,7 @@ from usher.api.mgmt_calls import (
     mgmt_connection,
 )
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.messages.fields import MAX_CHUNKS_PER_REQUEST, chunk_number
 from usher.messages.index_server import (
     CompareHoldingsRequest,
@@ -45,22 +45,18 @@ async def compare_holdings(call: MgmtCall[CompareHoldingsRequest]) -> HoldingsCo
 
 
 ENDPOINTS = (
-    Endpoint(
+    endpoint(
         "POST",
         "/v1/holdings",
         set_holdings,
-        HoldingsRequest,
-        StrayChunks,
         "The index server has exactly these chunks",
-        access=work("index-server"),
+        access=INDEX_SERVER,
     ),
-    Endpoint(
+    endpoint(
         "POST",
         "/v1/holdings/compare",
         compare_holdings,
-        CompareHoldingsRequest,
-        HoldingsComparison,
-        "Compare chunks of an index server with a restored database, before it reports its holdings",
-        access=work("index-server"),
+        "Compare chunks with a restored database",
+        access=INDEX_SERVER,
     ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from usher.api.access import work
+from usher.api.access import CRAWLER
 from usher.api.content_chunks import parse_link
 from usher.api.context import MgmtCall
 from usher.api.door import link_verdicts
@@ -11,7 +11,7 @@ from usher.api.mgmt_calls import RequestT, calling_component, database_time, mgm
 from usher.door.rules import Reason
 from usher.errors import NotFound
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.messages.crawler import (
     MAX_URLS_PER_REQUEST,
     LinkVerdicts,
@@ -72,9 +72,9 @@ async def add_sitemap(call: MgmtCall[SitemapReport]) -> LinkVerdicts:
     check_count(report.links, "links", MAX_URLS_PER_REQUEST)
     sitemap, door = parse_link(report.link), call.context.doorkeeper
     await calling_component(call, "crawler")
-    if changes := [(one.link, one.changed) for one in report.links if one.changed is not None]:
+    if changes := [(page.link, page.changed) for page in report.links if page.changed is not None]:
         await door.hint(changes, source=sitemap.host)
-    verdicts = await door.knock([one.link for one in report.links], found_on=sitemap.host)
+    verdicts = await door.knock([page.link for page in report.links], found_on=sitemap.host)
     await admit_sitemaps(call, report.sitemaps, sitemap, str(sitemap))
     async with mgmt_connection(call) as conn:
         await robots.record_sitemap_read(
@@ -112,40 +112,22 @@ def robots_answer(stored: robots.RobotsRow) -> RobotsAnswer:
 
 
 ENDPOINTS = (
-    Endpoint(
-        "GET",
-        "/v1/robots",
-        get_robots,
-        RobotsQuery,
-        RobotsAnswer,
-        "A host's robots.txt as a crawler last reported it; empty if none did",
-        access=work("crawler"),
+    endpoint(
+        "GET", "/v1/robots", get_robots, "The last report of a host's robots.txt", access=CRAWLER
     ),
-    Endpoint(
-        "POST",
-        "/v1/robots",
-        set_robots,
-        RobotsRequest,
-        RobotsAnswer,
-        "Report a robots.txt, or that it could not be read",
-        access=work("crawler"),
-    ),
-    Endpoint(
+    endpoint("POST", "/v1/robots", set_robots, "Report a robots.txt", access=CRAWLER),
+    endpoint(
         "POST",
         "/v1/sitemap",
         add_sitemap,
-        SitemapReport,
-        LinkVerdicts,
-        f"Report up to {MAX_URLS_PER_REQUEST:,} pages of a sitemap; the door judges them",
-        access=work("crawler"),
+        f"Report up to {MAX_URLS_PER_REQUEST:,} pages of a sitemap",
+        access=CRAWLER,
     ),
-    Endpoint(
+    endpoint(
         "POST",
         "/v1/feeds_offered",
         add_feeds,
-        OfferedFeedsReport,
-        OfferedFeedsAnswer,
         "Report feeds that pages of a host offer",
-        access=work("crawler"),
+        access=CRAWLER,
     ),
 )

@@ -1,9 +1,11 @@
 """Endpoints for index servers and front-ends: chunks to load and drop, stale pages, and the maps of servers."""
 
+from collections.abc import Sequence
+
 from starlette.responses import Response
 
-from usher.api.access import read_and, work
-from usher.api.context import MgmtCall
+from usher.api.access import INDEX_SERVER, MAP_READER
+from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.api.mgmt_calls import (
     calling_component,
     check_incarnation,
@@ -13,7 +15,7 @@ from usher.api.mgmt_calls import (
 from usher.db.pool import Connection
 from usher.errors import BadInput
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import Endpoint, endpoint
 from usher.http.server.middleware import HttpError
 from usher.messages.components import AcceptedChunks, ChunkIdsQuery, ChunkIdsReport
 from usher.messages.fields import MAX_CHUNKS_PER_REQUEST, chunk_number
@@ -140,27 +142,23 @@ async def set_retired(call: MgmtCall[StalePages]) -> StalePages:
 
 async def stale_pages(conn: Connection, server: ComponentRecord, *, n: int) -> StalePages:
     pages = await page_versions.to_retire(conn, server.id, n=n)
-    return StalePages(copies=[StalePage(one.chunk_id, one.page_id, one.url) for one in pages])
+    return StalePages(copies=[StalePage(page.chunk_id, page.page_id, page.url) for page in pages])
 
 
-ENDPOINTS = (
-    Endpoint(
+ENDPOINTS: Sequence[MgmtEndpoint] = (
+    endpoint(
         "GET",
         "/v1/retired",
         get_retired,
-        ChunksQuery,
-        StalePages,
-        "Outdated pages that the index server has to remove from its chunks",
-        access=work("index-server"),
+        "Outdated pages that the index server removes",
+        access=INDEX_SERVER,
     ),
-    Endpoint(
+    endpoint(
         "POST",
         "/v1/retired",
         set_retired,
-        StalePages,
-        StalePages,
-        "The index server removed these pages; the answer is the next one, if there is one",
-        access=work("index-server"),
+        "The index server removed these pages",
+        access=INDEX_SERVER,
     ),
     Endpoint(
         "GET",
@@ -169,7 +167,7 @@ ENDPOINTS = (
         ChunksQuery,
         list[ServerChunk],
         "Chunks that the index server has to load",
-        access=work("index-server"),
+        access=INDEX_SERVER,
     ),
     Endpoint(
         "POST",
@@ -178,70 +176,60 @@ ENDPOINTS = (
         AllChunksQuery,
         list[ServerChunk],
         "GET /get_chunks in a later form",
-        access=work("index-server"),
+        access=INDEX_SERVER,
         old=True,
     ),
-    Endpoint(
+    endpoint(
         "POST",
         "/set_chunk_loaded",
         set_loaded,
-        ChunkIdsReport,
-        AcceptedChunks,
         "The index server loaded chunks",
-        access=work("index-server"),
+        access=INDEX_SERVER,
     ),
-    Endpoint(
+    endpoint(
         "GET",
         "/get_chunks/leaving",
         get_leaving,
-        ChunkIdsQuery,
-        LeavingChunks,
         "Chunks that the index server may drop now",
-        access=work("index-server"),
+        access=INDEX_SERVER,
     ),
-    Endpoint(
+    endpoint(
         "POST",
         "/set_chunk_dropped",
         set_dropped,
-        ChunkIdsReport,
-        AcceptedChunks,
         "The index server dropped chunks",
-        access=work("index-server"),
+        access=INDEX_SERVER,
     ),
-    Endpoint(
+    endpoint(
         "GET",
         "/get_servers_map",
         get_servers_map,
-        None,
-        list[ServerRow],
         "The index servers by row",
-        access=read_and("front-end", "index-server"),
+        access=MAP_READER,
+        response=list[ServerRow],
     ),
-    Endpoint(
+    endpoint(
         "GET",
         "/get_map",
         get_map,
-        None,
-        list[list[MappedServer]],
         "The index servers by row, with their chunks",
-        access=read_and("front-end", "index-server"),
+        access=MAP_READER,
+        response=list[list[MappedServer]],
     ),
-    Endpoint(
+    endpoint(
         "GET",
         "/v1/map",
         get_cluster_map,
-        None,
-        ClusterMap,
-        "The index servers by row, with their chunks, the incarnation, and the chunks not searchable since a restore",
-        access=read_and("front-end", "index-server"),
+        "The map with chunks, the incarnation and unrestored chunks",
+        access=MAP_READER,
+        response=ClusterMap,
     ),
-    Endpoint(
+    endpoint(
         "GET",
         "/v1/probation",
         get_probation_map,
-        None,
-        ClusterMap,
         "The index servers that are not healthy, by row, with their chunks; used when no row is complete",
-        access=read_and("front-end", "index-server"),
+        access=MAP_READER,
+        response=ClusterMap,
     ),
 )

@@ -39,7 +39,7 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput, NotAllowed
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.http.server.middleware import HttpError
 from usher.messages.server import Status
 from usher.mgmt.tokens import Token
@@ -270,76 +270,34 @@ def message(end: RunEnd, outcome: JobOutcome) -> str | None:
 
 
 ENDPOINTS = (
-    Endpoint(
+    endpoint(
         "POST",
         "/v1/jobs/claim",
         claim,
-        JobClaimRequest,
-        JobClaimAnswer,
         f"Claim up to {MAX_JOBS_PER_CLAIM:,} jobs of a type",
         access=MANAGER,
     ),
-    Endpoint(
-        "POST",
-        "/v1/jobs/extend",
-        extend,
-        ExtendRequest,
-        ExtendAnswer,
-        "Extend the leases of runs",
-        access=MANAGER,
-    ),
-    Endpoint(
+    endpoint("POST", "/v1/jobs/extend", extend, "Extend the leases of runs", access=MANAGER),
+    endpoint(
         "POST",
         "/v1/jobs/settle",
         settle,
-        SettleRequest,
-        SettleAnswer,
         f"End runs, up to {MAX_JOBS_PER_REQUEST:,} at once",
         access=MANAGER,
     ),
-    Endpoint(
-        "POST",
-        "/v1/jobs/{id}/message",
-        set_message,
-        MessageRequest,
-        Status,
-        "Set the message of a run",
-        access=CLAIM,
+    endpoint(
+        "POST", "/v1/jobs/{id}/message", set_message, "Set the message of a run", access=CLAIM
     ),
-    Endpoint(
-        "POST",
-        "/v1/jobs/{id}/output",
-        set_output,
-        OutputRequest,
-        Status,
-        "Set the output of a run so far",
-        access=CLAIM,
+    endpoint(
+        "POST", "/v1/jobs/{id}/output", set_output, "Set the output of a run so far", access=CLAIM
     ),
-    Endpoint(
-        "POST",
-        "/v1/jobs/{id}/result",
-        set_result,
-        ResultRequest,
-        Status,
-        "Set the result of a run",
-        access=CLAIM,
-    ),
-    Endpoint(
+    endpoint("POST", "/v1/jobs/{id}/result", set_result, "Set the result of a run", access=CLAIM),
+    endpoint(
         "POST",
         "/v1/jobs/{id}/wrote",
         record_written_rows,
-        WrittenRowsRequest,
-        Status,
         "Record the rows that a run wrote",
         access=CLAIM,
     ),
-    Endpoint(
-        "POST",
-        "/v1/jobs/{id}/jobs",
-        add_children,
-        ChildJobsRequest,
-        QueuedJobs,
-        "Add child jobs of a run",
-        access=CLAIM,
-    ),
+    endpoint("POST", "/v1/jobs/{id}/jobs", add_children, "Add child jobs of a run", access=CLAIM),
 )

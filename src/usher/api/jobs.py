@@ -33,7 +33,7 @@ from usher.api.queue_messages import (
 from usher.db.clock import server_time
 from usher.errors import BadInput, NotFound
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.queue import admin, jobs, queries, run_api
 from usher.queue.job_states import JobState
 from usher.queue.jobs import EnqueuedJob, JobRequest
@@ -114,7 +114,7 @@ def new_job(job: NewJob) -> JobRequest:
 
 
 def queued_jobs(jobs_: Sequence[EnqueuedJob]) -> QueuedJobs:
-    return QueuedJobs([QueuedJob(one.id, one.new) for one in jobs_])
+    return QueuedJobs([QueuedJob(job.id, job.new) for job in jobs_])
 
 
 async def show_job(call: MgmtCall[None]) -> JobView:
@@ -175,66 +175,36 @@ async def cancel_job(call: MgmtCall[CancelRequest]) -> CancelAnswer:
 
 
 ENDPOINTS = (
-    Endpoint(
+    endpoint(
         "GET",
         "/v1/jobs",
         list_jobs,
-        JobsQuery,
-        JobList,
         "Jobs of the queue or of the log, the latest first",
         access=READ_QUEUE,
     ),
-    Endpoint(
+    endpoint(
         "POST",
         "/v1/jobs",
         add_jobs,
-        NewJobs,
-        QueuedJobs,
         f"Add one job, or up to {MAX_JOBS_PER_REQUEST:,}",
         access=ADMIN,
     ),
-    Endpoint(
-        "GET",
-        "/v1/jobs/{id}",
-        show_job,
-        None,
-        JobView,
-        "One job, why it waits, and its runs",
-        access=READ_QUEUE,
+    endpoint(
+        "GET", "/v1/jobs/{id}", show_job, "One job, why it waits, and its runs", access=READ_QUEUE
     ),
-    Endpoint(
-        "GET",
-        "/v1/jobs/{id}/result",
-        show_result,
-        None,
-        JobResult,
-        "The result of a job",
-        access=ADMIN,
-    ),
-    Endpoint(
+    endpoint("GET", "/v1/jobs/{id}/result", show_result, "The result of a job", access=ADMIN),
+    endpoint(
         "GET",
         "/v1/jobs/{id}/tree",
         show_tree,
-        None,
-        JobTree,
         "A job, its ancestors and its descendants",
         access=READ_QUEUE,
     ),
-    Endpoint(
-        "POST",
-        "/v1/jobs/{id}/retry",
-        retry_job,
-        None,
-        RetryAnswer,
-        "Retry a job now",
-        access=ADMIN,
-    ),
-    Endpoint(
+    endpoint("POST", "/v1/jobs/{id}/retry", retry_job, "Retry a job now", access=ADMIN),
+    endpoint(
         "POST",
         "/v1/jobs/{id}/cancel",
         cancel_job,
-        CancelRequest,
-        CancelAnswer,
         "Cancel a job: end one that waits, stop one that runs",
         access=ADMIN,
     ),

@@ -1,10 +1,10 @@
 """The endpoint for chunks that no component has: MGMT has them built or crawled again."""
 
-from usher.api.access import work
+from usher.api.access import INDEX_SERVER
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import calling_component, database_time, mgmt_connection
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.messages.fields import MAX_CHUNKS_PER_REQUEST, chunk_number
 from usher.messages.index_server import LostChunks, MissingChunk, MissingChunksRequest
 from usher.mgmt import missing_chunks
@@ -34,13 +34,11 @@ def missing_file(report: MissingChunk) -> MissingFile:
 
 
 ENDPOINTS = (
-    Endpoint(
+    endpoint(
         "POST",
         "/v1/chunks_missing",
         set_missing,
-        MissingChunksRequest,
-        LostChunks,
-        "The index server has to load these chunks, and no component has them",
-        access=work("index-server"),
+        "Chunks that no component has",
+        access=INDEX_SERVER,
     ),
 )

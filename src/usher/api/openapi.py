@@ -49,7 +49,7 @@ def document(endpoints: Endpoints) -> dict[str, Any]:
 
 def message_types(endpoints: Endpoints) -> list[Any]:
     """The types of all requests and responses, each once."""
-    types = [type_ for one in endpoints for type_ in (one.request, one.response) if type_]
+    types = [type_ for each in endpoints for type_ in (each.request, each.response) if type_]
     return list(dict.fromkeys([*types, Problem]))
 
 

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from usher.api.access import work
+from usher.api.access import INDEX_SERVER, work
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import calling_component, database_time, mgmt_connection
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.http.server.middleware import HttpError
 from usher.messages.components import AcceptedChunks, ForeignPagesRequest
 from usher.messages.fields import MAX_CHUNKS_PER_REQUEST, chunk_number
@@ -58,22 +58,18 @@ async def set_foreign_pages(call: MgmtCall[ForeignPagesRequest]) -> AcceptedChun
 
 
 ENDPOINTS = (
-    Endpoint(
+    endpoint(
         "POST",
         "/v1/page_keys",
         get_page_keys,
-        PageKeysRequest,
-        PageKeysAnswer,
-        "The pages that chunks may hold; the index server drops every other document",
-        access=work("index-server"),
+        "The pages that chunks may hold",
+        access=INDEX_SERVER,
     ),
-    Endpoint(
+    endpoint(
         "POST",
         "/v1/foreign_pages",
         set_foreign_pages,
-        ForeignPagesRequest,
-        AcceptedChunks,
-        "Report dropped pages that are not in the chunk; MGMT records the component at fault",
+        "Report pages that are not in their chunk",
         access=work("index-builder", "index-server"),
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.db.pool import Database
 from usher.errors import Unreachable
-from usher.http.server.endpoint import OPEN, Endpoint
+from usher.http.server.endpoint import OPEN, endpoint
 from usher.http.server.probes import probe_endpoints
 from usher.messages.server import Status
 from usher.schema.state import (
@@ -30,10 +30,10 @@ async def readyz(call: MgmtCall[None]) -> Status:
     except TimeoutError as error:
         message = f"The database has not answered within {READY_SECONDS} seconds."
         raise Unreachable(message, hint="See `usher doctor`.") from error
-    for one in states:
-        if one.unknown:
-            raise unknown_migrations_error(one)
-    if behind := [one.schema for one in states if one.pending]:
+    for state in states:
+        if state.unknown:
+            raise unknown_migrations_error(state)
+    if behind := [state.schema for state in states if state.pending]:
         raise out_of_date_error(behind)
     return Status("ready")
 
@@ -44,6 +44,6 @@ async def state_of(db: Database, schema: str) -> SchemaState:
 
 
 ENDPOINTS: Sequence[MgmtEndpoint] = (
-    Endpoint("GET", "/readyz", readyz, None, Status, "Can it work?", access=OPEN),
+    endpoint("GET", "/readyz", readyz, "Can it work?", access=OPEN),
     *probe_endpoints(lambda: "healthy"),
 )

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from usher.api.access import work
+from usher.api.access import FRONT_END
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import RequestT, calling_component, database_time, mgmt_connection
 from usher.errors import BadInput
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.messages.front_end import MAX_QUERIES_PER_REQUEST, QueryStat, QueryStats
 from usher.messages.server import Status
 from usher.mgmt import query_stats
@@ -60,22 +60,12 @@ def seconds(duration: str | float) -> float:
 
 
 ENDPOINTS = (
-    Endpoint(
+    endpoint(
         "POST",
         "/send_query_stats",
         send_query_stats,
-        QueryStat,
-        Status,
         "Report one query and its duration",
-        access=work("front-end"),
+        access=FRONT_END,
     ),
-    Endpoint(
-        "POST",
-        "/v1/query_stats",
-        send_many,
-        QueryStats,
-        Status,
-        "Report up to 1,000 queries",
-        access=work("front-end"),
-    ),
+    endpoint("POST", "/v1/query_stats", send_many, "Report up to 1,000 queries", access=FRONT_END),
 )

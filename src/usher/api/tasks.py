@@ -38,7 +38,7 @@ from usher.api.queue_messages import (
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
-from usher.http.server.endpoint import Endpoint
+from usher.http.server.endpoint import endpoint
 from usher.queue import admin, task_queries
 from usher.queue import tasks as queue
 from usher.queue.periods import TaskSchedule
@@ -149,7 +149,7 @@ async def list_resources(call: MgmtCall[ResourcesQuery]) -> ResourceList:
             conn, contains=query.contains, after=query.after, n=query.limit
         )
     next_name = resources[-1].name if len(resources) == query.limit else None
-    return ResourceList([resource_view(one) for one in resources], next_name)
+    return ResourceList([resource_view(status) for status in resources], next_name)
 
 
 async def set_resource(call: MgmtCall[ResourceChange]) -> ResourceView:
@@ -204,66 +204,22 @@ def resource_view(status: task_queries.ResourceStatus) -> ResourceView:
 
 
 ENDPOINTS = (
-    Endpoint(
-        "GET", "/v1/tasks", list_tasks, TasksQuery, TaskList, "Tasks, by number", access=READ_QUEUE
+    endpoint("GET", "/v1/tasks", list_tasks, "Tasks, by number", access=READ_QUEUE),
+    endpoint("POST", "/v1/tasks", add_task, "Add a task", access=ADMIN),
+    endpoint("GET", "/v1/tasks/{id}", show_task, "One task", access=READ_QUEUE),
+    endpoint(
+        "PUT", "/v1/tasks/{id}", change_task, "Change a task, enable or disable it", access=ADMIN
     ),
-    Endpoint("POST", "/v1/tasks", add_task, NewTaskRequest, TaskView, "Add a task", access=ADMIN),
-    Endpoint("GET", "/v1/tasks/{id}", show_task, None, TaskView, "One task", access=READ_QUEUE),
-    Endpoint(
-        "PUT",
-        "/v1/tasks/{id}",
-        change_task,
-        TaskChangeRequest,
-        TaskView,
-        "Change a task, enable or disable it",
-        access=ADMIN,
-    ),
-    Endpoint(
-        "DELETE", "/v1/tasks/{id}", delete_task, None, TaskView, "Delete a task", access=ADMIN
-    ),
-    Endpoint(
-        "POST",
-        "/v1/tasks/{id}/run",
-        run_task,
-        None,
-        QueuedJob,
-        "Run a task now",
-        access=ADMIN,
-    ),
-    Endpoint(
-        "GET",
-        "/v1/resources",
-        list_resources,
-        ResourcesQuery,
-        ResourceList,
-        "Resources, by name",
-        access=READ_QUEUE,
-    ),
-    Endpoint(
+    endpoint("DELETE", "/v1/tasks/{id}", delete_task, "Delete a task", access=ADMIN),
+    endpoint("POST", "/v1/tasks/{id}/run", run_task, "Run a task now", access=ADMIN),
+    endpoint("GET", "/v1/resources", list_resources, "Resources, by name", access=READ_QUEUE),
+    endpoint(
         "PUT",
         "/v1/resources/{name}",
         set_resource,
-        ResourceChange,
-        ResourceView,
         "Create, change, pause or resume a resource",
         access=ADMIN,
     ),
-    Endpoint(
-        "GET",
-        "/v1/types",
-        list_types,
-        None,
-        JobTypeList,
-        "Paused types of job",
-        access=READ_QUEUE,
-    ),
-    Endpoint(
-        "PUT",
-        "/v1/types/{type}",
-        set_type,
-        TypeChange,
-        JobType,
-        "Pause or resume a type of job",
-        access=ADMIN,
-    ),
+    endpoint("GET", "/v1/types", list_types, "Paused types of job", access=READ_QUEUE),
+    endpoint("PUT", "/v1/types/{type}", set_type, "Pause or resume a type of job", access=ADMIN),
 )

@@ -8,7 +8,7 @@ from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import mgmt_connection
 from usher.errors import BadInput
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import AccessRule, Endpoint
+from usher.http.server.endpoint import AccessRule, endpoint
 from usher.messages.components import (
     MAX_HOSTS_PER_TICKET_REQUEST,
     GuardQuery,
@@ -69,21 +69,17 @@ async def show_guard(call: MgmtCall[GuardQuery]) -> GuardState:
 
 
 ENDPOINTS = (
-    Endpoint(
+    endpoint(
         "POST",
         "/v1/tickets",
         issue_tickets,
-        TicketRequest,
-        Tickets,
         "Issue tickets for calls to other components",
         access=read_and("index-builder", "index-server", "front-end"),
     ),
-    Endpoint(
+    endpoint(
         "GET",
         "/v1/guard",
         show_guard,
-        GuardQuery,
-        GuardState,
         "What a component needs to verify tickets",
         access=AccessRule("work", frozenset(TYPES)),
     ),

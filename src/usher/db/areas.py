@@ -1,6 +1,6 @@
-"""The three areas of data and the database each lives in: one for all by default, up to three.
+"""The three areas of data and the database of each: one for all by default, up to three.
 
-Comes from settings; goes to DSNs. No foreign key and no join crosses an area, so each may move away alone.
+No foreign key and no join crosses an area, so each area can have its own database.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from usher.errors import BadSetting
 from usher.settings import Settings
 
 SCHEMA_DIRECTORY = Path(__file__).parents[1] / "schema"
-# The words of a database.conf, and libpq's.
+# The names in a database.conf, and the parameters of libpq.
 CONF_PARAMETERS = {
     "hostname": "host",
     "port": "port",
@@ -34,7 +34,7 @@ class Area(StrEnum):
     SEARCH = "search"
 
 
-# Which schemas (and directories of migrations) belong to which area, in the order they are made.
+# The area of each schema, in the order in which the schemas are created.
 SCHEMAS: Mapping[str, Area] = {
     "work": Area.WORK,
     "control": Area.CONTROL,
@@ -42,18 +42,18 @@ SCHEMAS: Mapping[str, Area] = {
     "multimatch": Area.SEARCH,
 }
 
-# Schemas that hold only views of another one's tables, and come and go with it.
+# Schemas that hold only views of another schema's tables; they are created and dropped with it.
 VIEW_SCHEMAS: Mapping[str, tuple[str, ...]] = {"work": ("mgmt",)}
 
 
 def with_view_schemas(*schemas: str) -> tuple[str, ...]:
-    """The schemas, and those that come and go with them."""
+    """Return the schemas and their view schemas."""
     return tuple(name for schema in schemas for name in (schema, *VIEW_SCHEMAS.get(schema, ())))
 
 
 @dataclass(frozen=True, slots=True)
 class AreaDatabases:
-    """Where each area is, and our lodging in the embedded server if any is there."""
+    """The DSN of each area, and the lease of the embedded server if an area is in it."""
 
     dsns: Mapping[Area, str]
     embedded_lease: EmbeddedServerLease | None = None
@@ -62,22 +62,22 @@ class AreaDatabases:
         return self.dsns[SCHEMAS[schema]]
 
     def is_embedded(self, schema: str) -> bool:
-        """Whether this schema is in the embedded server, which is ours to change."""
-        return self.is_ours(self.dsn(schema))
+        """Whether this schema is in the embedded server, which Usher migrates by itself."""
+        return self.is_embedded_dsn(self.dsn(schema))
 
-    def is_ours(self, dsn: str) -> bool:
+    def is_embedded_dsn(self, dsn: str) -> bool:
         return self.embedded_lease is not None and dsn == self.embedded_lease.dsn
 
     def databases(self, schemas: tuple[str, ...] = tuple(SCHEMAS)) -> dict[str, list[str]]:
-        """Each database once, with those of the schemas that are in it."""
-        found: dict[str, list[str]] = {}
+        """Return each database once, with those of the schemas that are in it."""
+        by_dsn: dict[str, list[str]] = {}
         for schema in schemas:
-            found.setdefault(self.dsn(schema), []).append(schema)
-        return found
+            by_dsn.setdefault(self.dsn(schema), []).append(schema)
+        return by_dsn
 
 
 def configured_dsns(settings: Settings) -> dict[Area, str]:
-    """The DSN the operator gave each area; empty where the embedded server is meant."""
+    """Return the configured DSN of each area; empty for the embedded server."""
     return {
         Area.WORK: settings.work_url or settings.database_url or from_conf(Area.WORK),
         Area.CONTROL: settings.control_url or settings.database_url or from_conf(Area.CONTROL),
@@ -86,7 +86,7 @@ def configured_dsns(settings: Settings) -> dict[Area, str]:
 
 
 def from_conf(area: Area, directory: Path = SCHEMA_DIRECTORY) -> str:
-    """The DSN in a database.conf of the area's schema directories, the first there is; as Ssscrape has it."""
+    """Return the DSN in the first database.conf of the area's schema directories, as in Ssscrape."""
     files = (directory / name / "database.conf" for name, of in SCHEMAS.items() if of is area)
     file = next((file for file in files if file.is_file()), None)
     return read_conf(file) if file else ""
@@ -98,20 +98,22 @@ def read_conf(file: Path) -> str:
         parser.read_string("[conf]\n" + file.read_text(encoding="utf-8"), str(file))
     except (OSError, UnicodeDecodeError, ConfigParserError) as error:
         raise BadSetting(f"{file} cannot be read: {error}.") from error
-    given = {
+    values = {
         name: value.strip("\"' ") for section in parser.values() for name, value in section.items()
     }
-    if odd := next((name for name in given if name not in CONF_PARAMETERS), ""):
+    if unknown := next((name for name in values if name not in CONF_PARAMETERS), ""):
         raise BadSetting(
-            f"{odd} in {file} is nothing of a database.",
+            f"{unknown} in {file} is not a setting of a database.",
             hint=f"One of: {', '.join(CONF_PARAMETERS)}.",
         )
-    return make_conninfo(**{CONF_PARAMETERS[name]: value for name, value in given.items() if value})
+    return make_conninfo(
+        **{CONF_PARAMETERS[name]: value for name, value in values.items() if value}
+    )
 
 
 @contextmanager
 def open_areas(settings: Settings) -> Iterator[AreaDatabases]:
-    """Every area's DSN, good within the block; starts the embedded server if an area lives there."""
+    """Yield the DSN of each area; starts the embedded server if an area is in it."""
     dsns = configured_dsns(settings)
     if all(dsns.values()):
         yield AreaDatabases(dsns)

@@ -1,4 +1,4 @@
-"""The database's clock, read on this machine. Every time that is stored or compared with a stored one is its time."""
+"""The database's clock. Every time that is stored, or compared with a stored one, is its time."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -10,10 +10,10 @@ from psycopg.rows import TupleRow
 from usher.telemetry import CLOCK_SKEW, Log
 
 log = Log("db")
-SAMPLE_SECONDS: Final = 5.0  # between two samples of a process that uses its connections
-SLOW_SAMPLE_SECONDS: Final = 1.0  # half of it is how wrong a sample may be
+SAMPLE_SECONDS: Final = 5.0  # between two samples
+SLOW_SAMPLE_SECONDS: Final = 1.0  # a sample may be wrong by half of it
 SKEW_LIMIT: Final = timedelta(seconds=5)
-# Time since boot, which goes on while a machine is suspended.
+# Time since boot, which continues while a machine is suspended.
 BOOT_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -30,7 +30,7 @@ async def server_time(conn: psycopg.AsyncConnection[TupleRow]) -> datetime:
 
 
 def describe_skew(seconds: float) -> str:
-    """Put a skew into words that are followed by another clock: `3.0 s ahead of`."""
+    """Return a skew as text, such as `3.0 s ahead of`."""
     return f"{abs(seconds):.1f} s {'ahead of' if seconds > 0 else 'behind'}"
 
 

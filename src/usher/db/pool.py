@@ -1,6 +1,6 @@
-"""The way to PostgreSQL: a pool for each area, transactions, wake-up calls, and errors in Usher's own words.
+"""Connections to PostgreSQL: a pool for each area, transactions, notifications, and errors translated for operators.
 
-Comes from a DSN; goes to the stores, which take a connection and never commit.
+Functions that run statements take a connection and never commit.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ log = Log("db")
 T = TypeVar("T")
 Connection = psycopg.AsyncConnection[TupleRow]
 
-CONNECT_SECONDS = 5  # for one host of a DSN; a black hole would hold us for minutes
+CONNECT_SECONDS = 5  # for one host of a DSN; a host that drops packets would block for minutes
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 5.0
-# A refusal that time alone can cure; any other FATAL is the server's last word.
+# Texts of FATAL errors that end by themselves; any other FATAL error is permanent.
 TEMPORARY_REFUSALS = (
     "starting up",
     "shutting down",
@@ -48,13 +48,13 @@ TEMPORARY_REFUSALS = (
     "query_wait_timeout",
     "no more connections allowed",
 )
-# Another transaction stood in the way: the server is well, and the caller may repeat its own.
+# Conflicts with another transaction: the caller may repeat its own.
 CONFLICT_ERRORS = (
     psycopg.errors.DeadlockDetected,
     psycopg.errors.SerializationFailure,
     psycopg.errors.LockNotAvailable,
 )
-# The server cannot be used now, although another connection may lead to one that can.
+# The server cannot be used now; a new connection may reach one that can.
 UNAVAILABLE_ERRORS = (
     psycopg.OperationalError,
     psycopg.errors.ReadOnlySqlTransaction,
@@ -66,7 +66,7 @@ UNAVAILABLE_ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class DatabaseNotification:
-    """Something happened on a channel; `missed` when the line was down and anything may have."""
+    """A notification on a channel; `missed` if the connection was lost and notifications with it."""
 
     channel: str
     payload: str = ""
@@ -74,35 +74,35 @@ class DatabaseNotification:
 
 
 def complete_dsn(dsn: str) -> str:
-    """The DSN with what every connection of ours needs; bad DSNs are refused here."""
+    """Return the DSN with the parameters that every connection needs; BadSetting if it is invalid."""
     try:
-        given = conninfo_to_dict(dsn)
+        parameters = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
-        # libpq's words quote the part it could not read, which may be the password.
-        words = "" if "***" in mask_password(dsn) else f": {str(error).strip()}"
+        # libpq quotes the part that it could not parse, which may be the password.
+        reason = "" if "***" in mask_password(dsn) else f": {str(error).strip()}"
         raise BadSetting(
-            f"{mask_password(dsn)!r} is not a PostgreSQL address{words}.",
+            f"{mask_password(dsn)!r} is not a PostgreSQL address{reason}.",
             hint="postgresql://user:password@host:5432/database",
         ) from error
-    full: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "application_name": "usher",
         "connect_timeout": CONNECT_SECONDS,
         # Of several servers, the primary; and behind a load balancer, no standby.
         "target_session_attrs": "read-write",
         **TCP_PARAMETERS,
     }
-    return make_conninfo(**(full | given))
+    return make_conninfo(**(defaults | parameters))
 
 
 def split_password(dsn: str) -> tuple[str, dict[str, str]]:
-    """The DSN for another program's command line, and the password as environment: `ps` shows the first to all."""
-    given: dict[str, Any] = conninfo_to_dict(complete_dsn(dsn))
-    password = given.pop("password", None)
-    return make_conninfo(**given), {"PGPASSWORD": str(password)} if password else {}
+    """Return the DSN without its password, and the password as an environment variable: `ps` shows command lines."""
+    parameters: dict[str, Any] = conninfo_to_dict(complete_dsn(dsn))
+    password = parameters.pop("password", None)
+    return make_conninfo(**parameters), {"PGPASSWORD": str(password)} if password else {}
 
 
 async def backoff_attempts(longest: float = MAX_PAUSE_SECONDS) -> AsyncIterator[int]:
-    """Numbers for ever: the first at once, each next after a longer sleep; jitter keeps many processes apart."""
+    """Yield attempt numbers without end: the first now, each next one after a longer sleep with jitter."""
     for number in itertools.count():
         yield number
         pause = min(FIRST_PAUSE_SECONDS * 2 ** min(number, 10), longest)
@@ -110,13 +110,13 @@ async def backoff_attempts(longest: float = MAX_PAUSE_SECONDS) -> AsyncIterator[
 
 
 def is_permanent_refusal(error: Exception) -> bool:
-    """Whether trying again cannot help: the server answered, and refused us for good."""
-    said = str(error)
-    return "FATAL" in said and not any(word in said for word in TEMPORARY_REFUSALS)
+    """Whether the server refused the connection in a way that a retry cannot change."""
+    message = str(error)
+    return "FATAL" in message and not any(text in message for text in TEMPORARY_REFUSALS)
 
 
 async def connect(dsn: str, *, patience: float = 0, role: str = "") -> Connection:
-    """One connection outside any pool, tried for that many seconds."""
+    """Open a connection outside any pool; retry for `patience` seconds, then raise Unreachable."""
     full = complete_dsn(dsn)
     deadline = asyncio.get_running_loop().time() + patience
     async for _ in backoff_attempts(min(MAX_PAUSE_SECONDS, patience / 4)):
@@ -127,11 +127,11 @@ async def connect(dsn: str, *, patience: float = 0, role: str = "") -> Connectio
                 raise unreachable_error(dsn, error) from error
         except psycopg.Error as error:
             raise translated_error(dsn, error) or unreachable_error(dsn, error) from error
-    raise AssertionError  # attempts never end
+    raise AssertionError  # the attempts never end
 
 
 async def connect_once(conninfo: str, role: str) -> Connection:
-    """Connect, prepare the session, and refuse a pooler that does not keep it."""
+    """Connect and prepare the session; BadSetting for a pooler that does not keep sessions."""
     conn = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
     try:
         await prepare_session(conn, role=role)
@@ -150,9 +150,9 @@ async def stay_connected(
     role: str = "",
     patience: float = 0,
 ) -> None:
-    """Run work on a connection of its own until it returns or `stop` is set; connect again, with back-off, when lost.
+    """Run work on its own connection until it returns or `stop` is set; reconnect with back-off when it is lost.
 
-    Session locks end with the connection, so the work starts anew each time.
+    Session locks end with the connection, so the work starts again each time.
     """
     async for _ in backoff_attempts():
         if stop.is_set():
@@ -174,7 +174,7 @@ def unreachable_error(dsn: str, error: BaseException) -> Unreachable:
 
 
 class Database:
-    """One area's pool; `async with Database(dsn) as db`."""
+    """The pool of one area; `async with Database(dsn) as db`."""
 
     def __init__(self, dsn: str, *, size: int = 8, patience: float = 10, role: str = "") -> None:
         self.dsn = dsn
@@ -196,7 +196,7 @@ class Database:
     async def __aenter__(self) -> Self:
         probe = await connect(self.dsn, patience=self.patience, role=self.role)
         await self.clock.sync(probe)
-        await probe.close()  # the pool would retry in silence; this says why
+        await probe.close()  # the pool would retry silently; this raises the reason
         await self._pool.open()
         return self
 
@@ -209,26 +209,26 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection in a transaction: committed at the end of the block, undone by an exception."""
+        """Yield a connection in a transaction, which an exception rolls back."""
         async with self.connection() as conn, conn.transaction():
             yield conn
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection on which each statement stands alone, which saves two of three round trips."""
+        """Yield a connection in autocommit mode, which saves two of three round trips."""
         try:
-            async with self._pool.connection() as conn, self._kept_if_writable(conn):
+            async with self._pool.connection() as conn, self._discard_if_read_only(conn):
                 if self.clock.is_stale:
                     await self.clock.sync(conn)
                 yield conn
         except (psycopg.Error, PoolTimeout) as error:
-            if (ours := translated_error(self.dsn, error)) is None:
+            if (translated := translated_error(self.dsn, error)) is None:
                 raise
-            raise ours from error
+            raise translated from error
 
     @asynccontextmanager
-    async def _kept_if_writable(self, conn: Connection) -> AsyncIterator[None]:
-        """Discard every connection of the pool once the server has become read-only: another is the primary now."""
+    async def _discard_if_read_only(self, conn: Connection) -> AsyncIterator[None]:
+        """Discard every connection of the pool if the server has become read-only: another is the primary now."""
         try:
             yield
         except psycopg.errors.ReadOnlySqlTransaction:
@@ -239,12 +239,10 @@ class Database:
     async def run(
         self, work: Callable[[Connection], Awaitable[T]], *, autocommit: bool = False
     ) -> T:
-        """One transaction, begun anew with back-off while the server is away or others stood in the way.
+        """Run work in a transaction; repeat it with back-off while the server is away or after a conflict.
 
-        Work that is a single statement may use `autocommit`.
-
-        The answer to a commit can be lost with the connection, so the work must be repeatable:
-        guarded by states or fences, as all of ours is.
+        Work that is a single statement may use `autocommit`. The answer to a commit can be lost with the connection,
+        so the work must be safe to repeat: its statements check states or claims.
         """
         async for _ in backoff_attempts():
             try:
@@ -261,18 +259,18 @@ class Database:
                 log.warning("database_away", reason=error.message)
             except CONFLICT_ERRORS as error:
                 log.info("begun_anew", reason=error.diag.message_primary)
-        raise AssertionError  # attempts never end
+        raise AssertionError  # the attempts never end
 
     async def listen(self, *channels: str) -> AsyncGenerator[DatabaseNotification]:
-        """Wake-up calls, for ever; each (re)connection begins with one marked `missed`, for what got lost."""
+        """Yield notifications without end. Each new connection begins with one marked `missed`."""
         while True:
             conn = await connect(self.dsn, patience=math.inf, role=self.role)
             try:
                 for channel in channels:
                     await conn.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
                     yield DatabaseNotification(channel, missed=True)
-                async for note in conn.notifies():
-                    yield DatabaseNotification(note.channel, note.payload)
+                async for notify in conn.notifies():
+                    yield DatabaseNotification(notify.channel, notify.payload)
             except UNAVAILABLE_ERRORS as error:
                 DB_RECONNECTS.inc()
                 log.warning("listen_broken", reason=str(error).strip())
@@ -285,7 +283,7 @@ async def reconnect_failed(pool: Any) -> None:  # noqa: ANN401 - the pool's own 
 
 
 def translated_error(dsn: str, error: BaseException) -> UsherError | None:
-    """A driver's error in Usher's words, where the person outside can do something about it."""
+    """Translate errors of the driver that the operator can correct; None for others."""
     match error:
         case psycopg.errors.InsufficientPrivilege():
             return NotAllowed(

@@ -1,4 +1,4 @@
-"""What every database session of ours sets, and the check that a connection pooler keeps sessions whole.
+"""The settings of every database session, and the check that a connection pooler keeps sessions.
 
 The settings are SQL, not startup options: pgbouncer refuses a connection that sends options.
 """
@@ -15,23 +15,23 @@ from usher.errors import BadSetting
 
 Connection = psycopg.AsyncConnection[TupleRow]
 
-# libpq notices a server that vanished without a word after about 25 seconds.
+# libpq detects a server that vanished after about 25 seconds.
 TCP_PARAMETERS: Final = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-# In any other time zone "30 days" is an hour more or less when the clocks change.
+# In another time zone "30 days" is an hour more or less when the clocks change.
 FIXED_SETTINGS: Final = {"TimeZone": "UTC"}
-# An option in the operator's DSN wins over these.
+# An option in the operator's DSN overrides these.
 DEFAULT_SETTINGS: Final = {
     # Hot statements forbid sequential scans; the penalty in their cost made PostgreSQL 15 compile each of them.
     "jit": "off",
-    # A frozen process must not keep its locks; one that waits for locks must not wait for ever.
+    # A frozen process must not keep its locks, and no process may wait for locks without limit.
     "idle_in_transaction_session_timeout": "30s",
     "lock_timeout": "10s",
-    # The server notices a client machine that vanished as early as the client notices the server.
+    # The server detects a client that vanished as early as the client detects the server.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
@@ -43,7 +43,7 @@ PROBE_SECONDS: Final = 5.0
 
 
 async def prepare_session(conn: Connection, *, role: str = "") -> None:
-    """Set what all our sessions have in common, and take on the role."""
+    """Apply the settings of every session, and set the role."""
     chosen = {name.lower() for name in OPTION_NAME.findall(conn.info.options)}
     free = {name: value for name, value in DEFAULT_SETTINGS.items() if name not in chosen}
     settings = FIXED_SETTINGS | free

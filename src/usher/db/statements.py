@@ -1,7 +1,7 @@
-"""Named SQL statements from the `.sql` file beside a store, run to typed rows.
+"""Named SQL statements from the `.sql` file beside a module, with typed rows.
 
-A file is a list of `-- name: claim` lines, each followed by comments that say its purpose and one statement with
-`%(name)s` parameters. The store's function has the same name as the statement it runs.
+A file contains statements with `%(name)s` parameters, each after a line `-- name: claim` and a comment that says its
+purpose. The Python function has the same name as the statement that it runs.
 """
 
 import re
@@ -27,23 +27,23 @@ class Statement:
     def __init__(self, store: str, name: str, text: str) -> None:
         self.name = name
         self.text = text
-        # Without what only we read: the driver looks at a text of more than 4 kB anew at every call (0.2 ms).
+        # Without comments: the driver parses a text of more than 4 kB again at every call (0.2 ms).
         lines = (line.strip() for line in text.splitlines())
         self.query = "\n".join(line for line in lines if not line.startswith("--")).encode()
         self._seconds = DB_SECONDS.labels(f"{store}.{name}")
 
     async def rows(self, conn: AsyncConnection[TupleRow], of: type[T], **given: Any) -> list[T]:  # noqa: ANN401
-        """Every row as a value of the given class, column by column."""
+        """Return every row as a value of the given class, column by column."""
         async with conn.cursor(row_factory=row_factory_of(of), binary=True) as cursor:
             await self._execute(cursor, given)
             return await cursor.fetchall()
 
     async def row(self, conn: AsyncConnection[TupleRow], of: type[T], **given: Any) -> T | None:  # noqa: ANN401
-        """The one row, or None: nobody was in the state this statement expects."""
-        found = await self.rows(conn, of, **given)
-        if len(found) > 1:
-            raise LookupError(f"{self.name} is to give one row at most and gave {len(found)}")
-        return found[0] if found else None
+        """Return the only row, or None if there is none."""
+        rows = await self.rows(conn, of, **given)
+        if len(rows) > 1:
+            raise LookupError(f"{self.name} must return one row at most and returned {len(rows)}")
+        return rows[0] if rows else None
 
     async def tuples(self, conn: AsyncConnection[TupleRow], **given: Any) -> list[TupleRow]:  # noqa: ANN401
         async with conn.cursor(row_factory=tuple_row, binary=True) as cursor:
@@ -51,7 +51,7 @@ class Statement:
             return await cursor.fetchall()
 
     async def run(self, conn: AsyncConnection[TupleRow], **given: Any) -> int:  # noqa: ANN401
-        """Only the number of rows it touched."""
+        """Return the number of changed rows."""
         async with conn.cursor() as cursor:
             await self._execute(cursor, given)
             return cursor.rowcount
@@ -63,7 +63,7 @@ class Statement:
 
 
 def row_factory_of(of: type[T]) -> AsyncRowFactory[T]:
-    """Rows as values of a class, filled in the order of the columns: half the time of giving each by its name."""
+    """Return a factory that fills a class in the order of the columns, which takes half the time of keywords."""
 
     def factory(cursor: AsyncCursor[Any]) -> RowMaker[T]:
         names = [column.name for column in cursor.description or ()]
@@ -75,7 +75,7 @@ def row_factory_of(of: type[T]) -> AsyncRowFactory[T]:
 
 
 def field_names(of: type[Any]) -> list[str]:
-    """The fields of a dataclass or a named tuple."""
+    """Return the fields of a dataclass or a named tuple."""
     named: Sequence[str] | None = getattr(of, "_fields", None)
     return list(named) if named else [field.name for field in fields(of)]
 
@@ -101,7 +101,7 @@ class Statements:
 
 
 def split_statements(text: str) -> Iterator[tuple[str, str]]:
-    """Name and text of each statement, in order; a name given twice is an error."""
+    """Yield the name and text of each statement; ValueError if a name occurs twice."""
     _, *parts = HEADING.split(text)
     names = parts[0::2]
     if twice := {name for name in names if names.count(name) > 1}:
@@ -110,31 +110,31 @@ def split_statements(text: str) -> Iterator[tuple[str, str]]:
 
 
 def array(values: Iterable[object]) -> str | None:
-    """An array as PostgreSQL reads it, written ten times as fast as the driver does; null if nothing is in it."""
-    given = list(values)
-    if given.count(None) == len(given):
+    """Return an array literal, ten times as fast as the driver; None if all values are None."""
+    items = list(values)
+    if items.count(None) == len(items):
         return None
-    kinds = set(map(type, given))
+    kinds = set(map(type, items))
     if kinds == {str}:
-        texts = '","'.join(given)  # type: ignore[arg-type]
-        if "\\" not in texts and texts.count('"') == 2 * len(given) - 2:
+        texts = '","'.join(items)  # type: ignore[arg-type]
+        if "\\" not in texts and texts.count('"') == 2 * len(items) - 2:
             return f'{{"{texts}"}}'
     if kinds <= UNQUOTED_TYPES:
-        return "{" + ",".join(map(str, given)) + "}"
-    return "{" + ",".join([array_element(value) for value in given]) + "}"
+        return "{" + ",".join(map(str, items)) + "}"
+    return "{" + ",".join([array_element(value) for value in items]) + "}"
 
 
 def array_element(value: object) -> str:
-    """One element: numbers and UUIDs are plain, text is quoted."""
+    """Return one element of an array literal; text is quoted."""
     if value is None:
         return "NULL"
     if not isinstance(value, str):
         return str(value)
-    if value.isalnum():  # and no word that means null
+    if value.isalnum():  # an unquoted null would be NULL
         return value if value.lower() != "null" else f'"{value}"'
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def load_statements(module: str) -> Statements:
-    """The statements in the `.sql` file next to a module, called with its `__file__`."""
+    """Return the statements in the `.sql` file next to a module; the argument is its `__file__`."""
     return Statements(Path(module).with_suffix(".sql"))

@@ -192,7 +192,7 @@ async def close_crawls(conn: Connection, *, domain64s: Sequence[int], now: datet
 
 
 @dataclass(frozen=True, slots=True)
-class GuestbookPage:
+class GuestbookRow:
     """The row of a page."""
 
     id: int
@@ -217,5 +217,5 @@ class GuestbookPage:
     depth: int
 
 
-async def page(conn: Connection, *, domain64: int, path: str) -> GuestbookPage | None:
-    return await store.page.row(conn, GuestbookPage, domain64=domain64, path=path)
+async def page(conn: Connection, *, domain64: int, path: str) -> GuestbookRow | None:
+    return await store.page.row(conn, GuestbookRow, domain64=domain64, path=path)

@@ -18,7 +18,7 @@ SPARSE_SHARE: Final = 0.25  # of a chunk's pages; with no more left, compaction 
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkSource:
+class MergeSourceChunk:
     """A source of a merge: the checksum of its index, the servers that have it, and the keys of the pages to take."""
 
     chunk_id: int
@@ -33,12 +33,12 @@ async def note_if_sparse(conn: Connection, chunk: int, *, now: datetime) -> None
     await store.note_if_sparse.run(conn, chunk=chunk, share=SPARSE_SHARE, now=now)
 
 
-async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[ChunkSource]]:
+async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[MergeSourceChunk]]:
     """The sources of chunks that a builder claimed; stores them, for the comparison when the chunk is built."""
     await store.assign_pages.run(conn, chunks=list(chunks))
-    sources: dict[int, list[ChunkSource]] = {id_: [] for id_ in chunks}
+    sources: dict[int, list[MergeSourceChunk]] = {id_: [] for id_ in chunks}
     for id_, *source in await store.manifest.tuples(conn, chunks=list(chunks)):
-        sources[id_].append(ChunkSource(*source))
+        sources[id_].append(MergeSourceChunk(*source))
     return sources
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from shlex import quote
 from typing import Final
 
-from usher.door.guestbook import GuestbookPage
+from usher.door.guestbook import GuestbookRow
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.page_history import ChunkCopy, HostRest, PageHistory
 from usher.mgmt.queries import stage
@@ -26,7 +26,7 @@ class Searchability:
 
 
 def searchability(
-    url: str, page: GuestbookPage, rest: HostRest, trail: PageHistory, now: datetime
+    url: str, page: GuestbookRow, rest: HostRest, trail: PageHistory, now: datetime
 ) -> Searchability:
     """Decide whether searches find a page of the guestbook."""
     if trail.answering:
@@ -53,7 +53,7 @@ def is_searchable(trail: PageHistory) -> Searchability:
 
 
 def not_indexed(
-    url: str, page: GuestbookPage, rest: HostRest, trail: PageHistory, now: datetime
+    url: str, page: GuestbookRow, rest: HostRest, trail: PageHistory, now: datetime
 ) -> Searchability:
     """The page has no text in the index: it was not fetched, or its text is not to be indexed."""
     host = host_of(url)
@@ -101,7 +101,7 @@ def is_waiting(host: str, rest: HostRest, trail: PageHistory, now: datetime) -> 
     return Searchability("It waits for its turn.", "usher status")
 
 
-def has_no_text(url: str, page: GuestbookPage, trail: PageHistory) -> Searchability:
+def has_no_text(url: str, page: GuestbookRow, trail: PageHistory) -> Searchability:
     """The page was settled without a text: gone, moved, forbidden by robots.txt, or not to be indexed."""
     reason = trail.text.reason or ""
     if page.gone:

@@ -78,7 +78,7 @@ def disk_check(data: Path) -> Check:
 
 async def database_checks(areas: AreaDatabases, settings: Settings) -> AsyncIterator[Check]:
     for dsn, schemas in areas.databases().items():
-        ours = areas.is_ours(dsn)
+        ours = areas.is_embedded_dsn(dsn)
         try:
             if ours:
                 await migrate.ensure(areas)

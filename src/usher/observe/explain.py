@@ -17,7 +17,7 @@ from usher.door import admin, filters, guestbook, hosts, private_access
 from usher.door.admin import HostDetails
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.filters import Filter, FilterRefusal
-from usher.door.guestbook import GuestbookPage
+from usher.door.guestbook import GuestbookRow
 from usher.door.private_access import GrantedAccess
 from usher.door.rules import WAITING_STATES, Knock, KnockKind, Reason, Verdict, judge_full
 from usher.errors import NotAllowed
@@ -97,7 +97,7 @@ class UrlExplanation:
     filters: tuple[Filter, ...] = ()
     path: str | None = None
     filtered: FilterRefusal | None = None
-    page: GuestbookPage | None = None
+    page: GuestbookRow | None = None
     rest: HostRest | None = None
     robots: RobotsDecision | None = None
     trail: PageHistory | None = None
@@ -117,7 +117,7 @@ class UrlRecord:
     host: HostDetails | None
     filters: tuple[Filter, ...]
     kept: str | FilterRefusal
-    page: GuestbookPage | None
+    page: GuestbookRow | None
     private: tuple[GrantedAccess, ...] = ()
 
 

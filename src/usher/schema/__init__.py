@@ -1,6 +1,5 @@
-"""What the databases look like: dbmate migrations for each schema, roles and grants, dumps.
+"""The schemas of the databases: migrations, roles and grants, dumps and restores.
 
-Comes in: the places of the areas. Goes out: schemas that match this program. Central names: `migrate.migrate`,
-`migrate.ensure`, `roles.create`, `roles.check`, `dump.dump`. Each directory of numbered `.sql` files can be run by the
-plain dbmate tool too: `dbmate --migrations-dir …/work --migrations-table work.schema_migrations up`.
+Each directory of `.sql` files can also be run by the dbmate tool:
+`dbmate --migrations-dir …/work --migrations-table work.schema_migrations up`.
 """

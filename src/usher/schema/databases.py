@@ -1,4 +1,4 @@
-"""Work on whole databases: making one, and roles over all the places at once."""
+"""Creates databases, and creates and checks the roles in all of them."""
 
 import psycopg
 from psycopg import sql
@@ -11,7 +11,7 @@ from usher.schema import roles
 
 
 async def create_database(dsn: str) -> bool:
-    """Make the database a DSN names, through the server's own `postgres`; False if it is there."""
+    """Create the database of a DSN, through the database `postgres`; return False if it exists."""
     name = conninfo_to_dict(complete_dsn(dsn)).get("dbname") or conninfo_to_dict(dsn).get("user")
     try:
         await (await connect(dsn)).close()
@@ -27,26 +27,27 @@ async def create_database(dsn: str) -> bool:
         return False
     except psycopg.errors.InsufficientPrivilege as error:
         raise NotAllowed(
-            f"This user may not make the database {name!r}.",
+            f"This user may not create the database {name!r}.",
             hint=f"As a superuser: createdb {name}",
         ) from error
     return True
 
 
-async def create_roles(places: AreaDatabases, *, passwords: bool = False) -> dict[str, str]:
-    """Roles and grants in every database; new passwords by role, if asked for."""
-    given: dict[str, str] = {}
-    for dsn in places.databases():
+async def create_roles(areas: AreaDatabases, *, passwords: bool = False) -> dict[str, str]:
+    """Create roles and grants in every database; return new passwords by role, if requested."""
+    set_passwords: dict[str, str] = {}
+    for dsn in areas.databases():
         async with await connect(dsn) as conn:
             await roles.create(conn)
             for role in roles.ROLES if passwords else ():
-                given[role] = await roles.set_password(conn, role, given.get(role))
-    return given
+                password = set_passwords.get(role)
+                set_passwords[role] = await roles.set_password(conn, role, password)
+    return set_passwords
 
 
-async def check_roles(places: AreaDatabases) -> list[roles.RoleDifferences]:
-    found = []
-    for dsn in places.databases():
+async def check_roles(areas: AreaDatabases) -> list[roles.RoleDifferences]:
+    differences = []
+    for dsn in areas.databases():
         async with await connect(dsn) as conn:
-            found.append(await roles.check(conn))
-    return found
+            differences.append(await roles.check(conn))
+    return differences

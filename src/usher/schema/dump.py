@@ -1,7 +1,7 @@
-"""Schemas to files, by PostgreSQL's own pg_dump; `restore` reads them back.
+"""Dumps schemas to files with pg_dump.
 
-A dump is a directory: one archive a schema and a manifest, all of one moment in each database. Because each schema
-has its own file, a dump of one database can be restored into three.
+A dump is a directory with one archive for each schema and a manifest; all schemas of a database are from one snapshot.
+Because each schema has its own file, a dump of one database can be restored into three.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from usher.errors import BadInput, NoServer, UsherError
 from usher.schema.state import schema_state
 
 MANIFEST = "manifest.json"
-PORTABLE_OPTIONS = ("--no-owner", "--no-acl")  # grants are made anew from their files
+PORTABLE_OPTIONS = ("--no-owner", "--no-acl")  # a restore grants from the files
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,16 @@ class DumpedSchema:
 
 
 async def dump(
-    places: AreaDatabases, target: Path, schemas: tuple[str, ...], *, pg_bin: str = ""
+    areas: AreaDatabases, target: Path, schemas: tuple[str, ...], *, pg_bin: str = ""
 ) -> list[DumpedSchema]:
-    """Write a dump; the directory appears whole or not at all."""
+    """Write a dump; a failure leaves no directory."""
     if target.exists():
-        raise BadInput(f"{target} exists already.", hint="Name a directory that is not there yet.")
+        raise BadInput(f"{target} exists already.", hint="Name a new directory.")
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         partial.mkdir(mode=0o700, parents=True)
         versions: dict[str, str] = {}
-        for dsn, here in places.databases(schemas).items():
+        for dsn, here in areas.databases(schemas).items():
             versions |= await dump_database(dsn, here, partial, pg_bin)
         write_manifest(partial, versions)
         partial.rename(target)
@@ -56,14 +56,14 @@ def dump_size(directory: Path, schema: str) -> int:
 
 
 async def dump_database(dsn: str, schemas: list[str], target: Path, pg_bin: str) -> dict[str, str]:
-    """Dump each schema from one snapshot; returns the version each is at."""
+    """Dump each schema from one snapshot; return the version of each."""
     versions = {}
     async with await connect(dsn) as conn, conn.transaction():
         await conn.execute("set transaction isolation level repeatable read, read only")
         # The transaction is idle while pg_dump uses its snapshot.
         await conn.execute("set local idle_in_transaction_session_timeout = 0")
-        found = await conn.execute("select pg_export_snapshot()")
-        (snapshot,) = await found.fetchone() or ("",)
+        cursor = await conn.execute("select pg_export_snapshot()")
+        (snapshot,) = await cursor.fetchone() or ("",)
         tool = client_program("pg_dump", conn.info.server_version // 10000, pg_bin)
         for schema in schemas:
             now = await schema_state(conn, schema)
@@ -88,36 +88,38 @@ def write_manifest(target: Path, versions: dict[str, str]) -> None:
 
 def read_manifest(source: Path) -> dict[str, str]:
     try:
-        found: dict[str, str] = json.loads((source / MANIFEST).read_text())["schemas"]
+        versions: dict[str, str] = json.loads((source / MANIFEST).read_text())["schemas"]
     except (OSError, ValueError, KeyError) as error:
-        raise BadInput(f"{source} is not a dump of Usher's: no readable {MANIFEST}.") from error
-    return found
+        raise BadInput(
+            f"{source} is not a dump of Usher: it has no readable {MANIFEST}."
+        ) from error
+    return versions
 
 
 def client_program(name: str, major: int, pg_bin: str) -> str:
-    """The tool of the server's own major version, else of the next newer one."""
-    found = {
+    """Return the program of the server's major version, or else of the next newer one."""
+    by_version = {
         tools.major: tools
         for tools in reversed(list(installed_binaries(name, pg_bin)))
         if tools.major >= major
     }
-    if not found:
+    if not by_version:
         raise NoServer(
             f"No {name} for PostgreSQL {major} was found.",
             hint=f"Install the client programs of version {major} or newer, or name them with USHER_PG_BIN.",
         )
-    return found[min(found)] / name
+    return by_version[min(by_version)] / name
 
 
 def installed_binaries(name: str, pg_bin: str) -> Iterator[binaries.Binaries]:
-    places = [Path(pg_bin)] if pg_bin else []
-    for directory in [*places, *binaries.candidate_directories()]:
+    configured = [Path(pg_bin)] if pg_bin else []
+    for directory in [*configured, *binaries.candidate_directories()]:
         if (directory / name).exists() and (directory / "postgres").exists():
             yield binaries.inspect_directory(directory)
 
 
 async def run_client(command: list[str], dsn: str) -> str:
-    """One of PostgreSQL's client programs on this database: what it printed."""
+    """Run a client program of PostgreSQL on this database; return its output."""
     address, secret = split_password(dsn)
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -126,25 +128,25 @@ async def run_client(command: list[str], dsn: str) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, said = await process.communicate()
+    out, err = await process.communicate()
     if process.returncode:
-        raise UsherError(f"{Path(command[0]).name} failed: {said.decode(errors='replace').strip()}")
+        raise UsherError(f"{Path(command[0]).name} failed: {err.decode(errors='replace').strip()}")
     return out.decode()
 
 
-async def schema_ddl(places: AreaDatabases, schemas: tuple[str, ...], *, pg_bin: str = "") -> str:
-    """The DDL of the schemas as they are, the same text for the same schemas."""
+async def schema_ddl(areas: AreaDatabases, schemas: tuple[str, ...], *, pg_bin: str = "") -> str:
+    """Return the DDL of the schemas; equal schemas have the same text."""
     parts = []
     for schema in schemas:
-        async with await connect(places.dsn(schema)) as conn:
+        async with await connect(areas.dsn(schema)) as conn:
             tool = client_program("pg_dump", conn.info.server_version // 10000, pg_bin)
         what = ["--schema-only", *PORTABLE_OPTIONS, *schema_options(schema)]
-        parts.append(normalized_ddl(await run_client([tool, *what], places.dsn(schema))))
+        parts.append(normalized_ddl(await run_client([tool, *what], areas.dsn(schema))))
     return "\n".join(parts)
 
 
 def normalized_ddl(text: str) -> str:
-    """pg_dump's text without what differs from run to run: comments, settings, psql's own lines."""
+    """Return the text of pg_dump without what differs from run to run: comments, settings, commands of psql."""
     noise = ("--", "SET ", "SELECT pg_catalog.set_config", "\\")
     lines = [line for line in text.splitlines() if not line.startswith(noise)]
     paragraphs = "\n".join(lines).split("\n\n")

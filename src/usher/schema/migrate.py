@@ -1,7 +1,7 @@
-"""Brings each schema to the state this program knows, one step a transaction, one process at a time.
+"""Applies and undoes migrations: each in its own transaction, by one process at a time.
 
-Comes from migration files; goes to the schemas. dbmate's table and format are kept, so either tool can go on
-where the other stopped; dbmate takes no lock, we do.
+It uses the table and the file format of dbmate, so that either tool can continue where the other stopped. Unlike dbmate
+it takes a lock.
 """
 
 from collections.abc import AsyncIterator
@@ -27,20 +27,19 @@ from usher.schema.state import (
 from usher.telemetry import Log
 
 log = Log("schema")
-MIGRATION_LOCK = 0x7573_6865_7201  # "usher", 1: one migrating process a database
+MIGRATION_LOCK = 0x7573_6865_7201  # "usher", 1: one migrating process in each database
 ALL_SCHEMAS = tuple(SCHEMAS)
-FAILED_HINT = (
-    "The migrations before it are kept, nothing of this one is. Mend the cause, then run it again."
-)
+FAILED_HINT = "Earlier migrations stay applied; this one was rolled back. Correct the cause, then run it again."
 FAILED_OUTSIDE_TRANSACTION_HINT = (
-    "This step runs outside a transaction: look at what it left, mend it, then run it again."
+    "This migration runs outside a transaction: check what it left, "
+    "correct that, then run it again."
 )
 MIN_SERVER_VERSION = 140000
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """One step made or undone."""
+    """A migration that was applied or undone."""
 
     schema: str
     version: str
@@ -48,34 +47,35 @@ class SchemaChange:
 
 
 async def status(
-    places: AreaDatabases, schemas: tuple[str, ...] = ALL_SCHEMAS, *, patience: float = 0
+    areas: AreaDatabases, schemas: tuple[str, ...] = ALL_SCHEMAS, *, patience: float = 0
 ) -> list[SchemaState]:
-    found = []
-    for dsn, here in places.databases(schemas).items():
+    states = []
+    for dsn, here in areas.databases(schemas).items():
         async with await connect(dsn, patience=patience) as conn:
-            found += [await schema_state(conn, schema) for schema in here]
-    return found
+            states += [await schema_state(conn, schema) for schema in here]
+    return states
 
 
 async def migrate(
-    places: AreaDatabases, schemas: tuple[str, ...] = ALL_SCHEMAS, *, patience: float = 0
+    areas: AreaDatabases, schemas: tuple[str, ...] = ALL_SCHEMAS, *, patience: float = 0
 ) -> list[SchemaChange]:
-    """Apply every pending step; what others applied while we waited for the lock is done already."""
-    made: list[SchemaChange] = []
-    for dsn, here in places.databases(schemas).items():
+    """Apply every pending migration, except those that another process applied meanwhile."""
+    changes: list[SchemaChange] = []
+    for dsn, here in areas.databases(schemas).items():
         async with migration_lock(dsn, patience) as conn:
             await check_server(conn)
             for schema in here:
-                made += await apply_pending(conn, schema)
-            if made:
+                changes += await apply_pending(conn, schema)
+            if changes:
                 await roles.close_to_public(conn, here)
-            await renew_grants(conn, ours=places.is_ours(dsn), changed=bool(made))
-    return made
+            is_embedded = areas.is_embedded_dsn(dsn)
+            await renew_grants(conn, is_embedded=is_embedded, changed=bool(changes))
+    return changes
 
 
-async def renew_grants(conn: Connection, *, ours: bool, changed: bool) -> None:
-    """Roles follow the schemas: always in our own server, elsewhere once the operator has made them."""
-    if ours and not await roles.exist(conn):
+async def renew_grants(conn: Connection, *, is_embedded: bool, changed: bool) -> None:
+    """Update the roles: always in the embedded server, elsewhere once the operator has created them."""
+    if is_embedded and not await roles.exist(conn):
         await roles.create(conn)
     elif changed and await roles.exist(conn):
         await roles.grant(conn)
@@ -83,9 +83,9 @@ async def renew_grants(conn: Connection, *, ours: bool, changed: bool) -> None:
 
 @asynccontextmanager
 async def migration_lock(dsn: str, patience: float = 0) -> AsyncIterator[Connection]:
-    """A connection that alone may change schemas; the server frees the lock if we die."""
+    """Yield a connection that holds the migration lock, which ends with the connection."""
     async with await connect(dsn, patience=patience) as conn:
-        # Another migration may take long, and what restores a dump leaves this session idle.
+        # Another migration may take long, and a restore leaves this session idle.
         await conn.execute("set lock_timeout = 0")
         await conn.execute("select pg_advisory_lock(%s)", [MIGRATION_LOCK])
         yield conn
@@ -105,16 +105,16 @@ async def apply_pending(conn: Connection, schema: str) -> list[SchemaChange]:
     if now.unknown:
         raise unknown_migrations_error(now)
     for version in now.pending:
-        step = migrations(schema)[version]
-        await apply_migration(conn, schema, step)
-        log.info("migrated", schema=schema, version=version, name=step.name)
+        migration = migrations(schema)[version]
+        await apply_migration(conn, schema, migration)
+        log.info("migrated", schema=schema, version=version, name=migration.name)
     return [
         SchemaChange(schema, version, migrations(schema)[version].name) for version in now.pending
     ]
 
 
 async def prepare_schema(conn: Connection, schema: str) -> None:
-    """The schema and dbmate's own table in it."""
+    """Create the schema and dbmate's table in it."""
     if await applied_versions(conn, schema):
         return
     await conn.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(schema)))
@@ -125,23 +125,32 @@ async def prepare_schema(conn: Connection, schema: str) -> None:
     )
 
 
-async def apply_migration(conn: Connection, schema: str, step: Migration) -> None:
-    """One step up and its line in the table, together or not at all."""
-    record = sql.SQL("insert into {} values ({})").format(migrations_table(schema), step.version)
-    await run_migration_script(conn, step, step.up, record, in_transaction=step.up_in_transaction)
-
-
-async def undo_migration(conn: Connection, schema: str, step: Migration) -> None:
-    record = sql.SQL("delete from {} where version = {}").format(
-        migrations_table(schema), step.version
+async def apply_migration(conn: Connection, schema: str, migration: Migration) -> None:
+    """Apply one migration and record it, in one transaction."""
+    record = sql.SQL("insert into {} values ({})").format(
+        migrations_table(schema), migration.version
     )
     await run_migration_script(
-        conn, step, step.down, record, in_transaction=step.down_in_transaction
+        conn, migration, migration.up, record, in_transaction=migration.up_in_transaction
+    )
+
+
+async def undo_migration(conn: Connection, schema: str, migration: Migration) -> None:
+    record = sql.SQL("delete from {} where version = {}").format(
+        migrations_table(schema), migration.version
+    )
+    await run_migration_script(
+        conn, migration, migration.down, record, in_transaction=migration.down_in_transaction
     )
 
 
 async def run_migration_script(
-    conn: Connection, step: Migration, script: str, record: sql.Composed, *, in_transaction: bool
+    conn: Connection,
+    migration: Migration,
+    script: str,
+    record: sql.Composed,
+    *,
+    in_transaction: bool,
 ) -> None:
     try:
         if in_transaction:
@@ -153,46 +162,46 @@ async def run_migration_script(
             await conn.execute(record)
     except psycopg.DatabaseError as error:
         raise MigrationFailed(
-            f"Migration {step.version}_{step.name} failed: {str(error).strip()}",
+            f"Migration {migration.version}_{migration.name} failed: {str(error).strip()}",
             hint=FAILED_HINT if in_transaction else FAILED_OUTSIDE_TRANSACTION_HINT,
         ) from error
 
 
-async def rollback(places: AreaDatabases, schema: str, *, count: int = 1) -> list[SchemaChange]:
+async def rollback(areas: AreaDatabases, schema: str, *, count: int = 1) -> list[SchemaChange]:
     """Undo the newest migrations of one schema."""
     undone = []
-    async with migration_lock(places.dsn(schema)) as conn:
+    async with migration_lock(areas.dsn(schema)) as conn:
         now = await schema_state(conn, schema)
         if now.unknown:
             raise unknown_migrations_error(now)
         for version in reversed(now.applied[-count:]):
-            step = migrations(schema)[version]
-            await undo_migration(conn, schema, step)
-            undone.append(SchemaChange(schema, version, step.name))
-        # Undoing a step can create older functions again, which are open to PUBLIC.
+            migration = migrations(schema)[version]
+            await undo_migration(conn, schema, migration)
+            undone.append(SchemaChange(schema, version, migration.name))
+        # Undoing a migration can create older functions again, which PUBLIC may execute.
         await roles.close_to_public(conn, [schema])
     return undone
 
 
-async def drop(places: AreaDatabases, schemas: tuple[str, ...]) -> None:
-    """Remove schemas with everything in them, each database in one transaction."""
-    for dsn, here in places.databases(schemas).items():
+async def drop(areas: AreaDatabases, schemas: tuple[str, ...]) -> None:
+    """Drop schemas with all their data, in one transaction for each database."""
+    for dsn, here in areas.databases(schemas).items():
         async with migration_lock(dsn) as conn, conn.transaction():
             for name in map(sql.Identifier, with_view_schemas(*here)):
                 await conn.execute(sql.SQL("drop schema if exists {} cascade").format(name))
 
 
 async def ensure(
-    places: AreaDatabases, schemas: tuple[str, ...] = ALL_SCHEMAS, *, patience: float = 0
+    areas: AreaDatabases, schemas: tuple[str, ...] = ALL_SCHEMAS, *, patience: float = 0
 ) -> None:
-    """Schemas ready for use: an embedded server is brought up to date, any other only looked at."""
-    states = await status(places, schemas, patience=patience)
-    for found in states:
-        if found.unknown:
-            raise unknown_migrations_error(found)
-    behind = [found.schema for found in states if found.pending]
-    ours = tuple(schema for schema in behind if places.is_embedded(schema))
-    if len(ours) < len(behind):
-        raise out_of_date_error(schema for schema in behind if schema not in ours)
-    if ours:
-        await migrate(places, ours)
+    """Migrate schemas of the embedded server; raise SchemaOutOfDate if those of another server are behind."""
+    states = await status(areas, schemas, patience=patience)
+    for state in states:
+        if state.unknown:
+            raise unknown_migrations_error(state)
+    behind = [state.schema for state in states if state.pending]
+    embedded = tuple(schema for schema in behind if areas.is_embedded(schema))
+    if len(embedded) < len(behind):
+        raise out_of_date_error(schema for schema in behind if schema not in embedded)
+    if embedded:
+        await migrate(areas, embedded)

@@ -1,4 +1,4 @@
-"""The migration files of a schema: dbmate's format, read and checked."""
+"""Reads the migration files of a schema, which have the format of dbmate."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ SECTION = re.compile(r"^-- migrate:(up|down)(.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One migration: how to make it and how to undo it, each in a transaction unless it says otherwise."""
+    """One migration: the scripts up and down, each in a transaction unless the file says otherwise."""
 
     version: str
     name: str
@@ -25,11 +25,11 @@ class Migration:
 
 @cache
 def migrations(schema: str) -> Mapping[str, Migration]:
-    """A schema's steps by version, oldest first."""
-    found = [
+    """Return the migrations of a schema by version, oldest first."""
+    files = [
         read_migration(path) for path in sorted((SCHEMA_DIRECTORY / schema).glob("[0-9]*.sql"))
     ]
-    return {step.version: step for step in found}
+    return {migration.version: migration for migration in files}
 
 
 def read_migration(path: Path) -> Migration:

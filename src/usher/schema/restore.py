@@ -1,7 +1,7 @@
-"""Schemas from a dump, each in one transaction with all that a restore changes: ids, grants and the incarnation.
+"""Restores schemas from a dump, each in one transaction with its ids, grants and the incarnation.
 
-`pg_restore` writes the script and `psql` runs it, so that what follows from the restore is in the same transaction:
-no process sees old data under the present incarnation, or gets an id that was issued before.
+`pg_restore` writes the script and `psql` runs it, so that everything is in the same transaction: no process sees old
+data under the present incarnation, or gets an id that was issued before.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ store = load_statements(__file__)
 RESTORE_OPTIONS: Final = ("--clean", "--if-exists", "--file=-", *PORTABLE_OPTIONS)
 PSQL_OPTIONS: Final = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1")
 READ_BYTES: Final = 1 << 20
-MAX_ATTEMPTS: Final = 5  # components that work meanwhile can cause deadlocks
-# Sequences as high as they were in the database that is replaced.
+MAX_ATTEMPTS: Final = 5  # working components can cause deadlocks
+# Raises sequences to those of the database that is replaced.
 RAISE_IDS: Final = sql.SQL("""
 select pg_catalog.setval(
     pg_catalog.format('%I.%I', s.schemaname, s.sequencename)::regclass, greatest(s.last_value, k.last_value)
@@ -38,7 +38,7 @@ from pg_catalog.pg_sequences s
 join unnest({names}::text[], {last_values}::bigint[]) as k (name, last_value) on k.name = s.sequencename
 where s.schemaname = {schema}
 """)
-# As work.begin_incarnation does in the work area: ids continue at the next billion.
+# Ids continue at the next billion, as work.begin_incarnation does in the work area.
 ADVANCE_IDS: Final = sql.SQL("""
 select pg_catalog.setval(
     pg_catalog.format('%I.%I', schemaname, sequencename)::regclass,
@@ -51,29 +51,31 @@ Script = Sequence[sql.SQL | sql.Composed]
 
 
 async def restore(
-    places: AreaDatabases,
+    areas: AreaDatabases,
     source: Path,
     schemas: tuple[str, ...],
     *,
     replace: bool,
     pg_bin: str = "",
 ) -> None:
-    """Read a dump back; each schema comes in one transaction, so a failure leaves what was there."""
+    """Restore a dump; each schema in one transaction, so that a failure changes nothing."""
     manifest = read_manifest(source)
     chosen = tuple(
         schema for schema in SCHEMAS if schema in manifest and schema in (schemas or manifest)
     )
-    if absent := [schema for schema in schemas if schema not in manifest]:
-        raise BadInput(f"{source} holds no schema {', '.join(absent)}.")
+    if missing := [schema for schema in schemas if schema not in manifest]:
+        raise BadInput(f"{source} contains no schema {', '.join(missing)}.")
     for schema in chosen:
         if is_before_first(schema, manifest[schema]):
             raise BadInput(
-                f"{source} is of a checkout from before the first release, which this Usher cannot restore.",
+                f"{source} is from a checkout before the first release, which this version of Usher cannot restore.",
                 hint="Restore it with that checkout.",
             )
         if manifest[schema] not in migrations(schema):
-            raise BadInput(f"{source} was made by a newer Usher.", hint="Upgrade this one first.")
-    for dsn, here in places.databases(chosen).items():
+            raise BadInput(
+                f"{source} is from a newer version of Usher.", hint="Upgrade Usher first."
+            )
+    for dsn, here in areas.databases(chosen).items():
         async with migration_lock(dsn) as conn:
             for schema in here:
                 await check_target(conn, schema, replace=replace)
@@ -86,9 +88,9 @@ async def restore(
             await roles.close_to_public(conn, here)
 
 
-async def incarnate(places: AreaDatabases, reason: str) -> None:
-    """What follows from a restore, for databases that were restored by other means than `usher db restore`."""
-    for dsn, here in places.databases().items():
+async def incarnate(areas: AreaDatabases, reason: str) -> None:
+    """Advance the ids and the incarnation of databases that were restored by other means than `usher db restore`."""
+    for dsn, here in areas.databases().items():
         async with migration_lock(dsn) as conn, conn.transaction():
             for schema in here:
                 if (await schema_state(conn, schema)).applied:
@@ -97,13 +99,13 @@ async def incarnate(places: AreaDatabases, reason: str) -> None:
 
 
 async def check_target(conn: Connection, schema: str, *, replace: bool) -> None:
-    """Refuse to write over a schema that is there, or that a newer Usher made."""
+    """Refuse to replace a schema that exists, or that a newer version created."""
     now = await schema_state(conn, schema)
     if now.unknown:
         raise unknown_migrations_error(now)
     if now.applied and not replace:
         raise BadInput(
-            f"Schema {schema!r} is there already, and restoring would replace everything in it.",
+            f"Schema {schema!r} exists, and a restore would replace all its data.",
             hint="Add --replace if that is what you want.",
         )
 
@@ -111,11 +113,11 @@ async def check_target(conn: Connection, schema: str, *, replace: bool) -> None:
 async def surrounding_scripts(
     conn: Connection, schema: str, version: str, name: str
 ) -> tuple[bytes, bytes]:
-    """What comes before the script of a schema, and what comes after it in the same transaction."""
+    """Return the scripts before and after that of a schema, in the same transaction."""
     issued: dict[str, int] = dict(await store.issued_ids.tuples(conn, schema=schema))
     last = [*advance_statements(schema, issued, f"restored from {name}")]
     if version == list(migrations(schema))[-1] and await roles.exist(conn):
-        last += roles.grant_statements(schema)  # they are not in the archive
+        last += roles.grant_statements(schema)  # the archive does not contain them
     return as_text(conn, await lock_tables(conn, schema)), as_text(conn, last)
 
 
@@ -124,7 +126,7 @@ def as_text(conn: Connection, script: Script) -> bytes:
 
 
 async def lock_tables(conn: Connection, schema: str) -> Script:
-    """Lock all tables that are replaced: a deadlock with a component comes at once, not after hours."""
+    """Lock all tables that are replaced, so that a deadlock with a component comes now and not after hours."""
     names = [name for (name,) in await store.tables.tuples(conn, schema=schema)]
     if not names:
         return []
@@ -133,17 +135,19 @@ async def lock_tables(conn: Connection, schema: str) -> Script:
 
 
 def advance_statements(schema: str, issued: Mapping[str, int], reason: str) -> Script:
-    """Ids continue after all that were issued; in the work area a new incarnation begins."""
-    raised = RAISE_IDS.format(names=list(issued), last_values=list(issued.values()), schema=schema)
+    """Return statements that advance ids past all that were issued; the work area gets a new incarnation."""
+    raise_ids = RAISE_IDS.format(
+        names=list(issued), last_values=list(issued.values()), schema=schema
+    )
     if schema == "work":
-        return [raised, sql.SQL("select work.begin_incarnation({})").format(reason)]
-    return [raised, ADVANCE_IDS.format(schema=schema)]
+        return [raise_ids, sql.SQL("select work.begin_incarnation({})").format(reason)]
+    return [raise_ids, ADVANCE_IDS.format(schema=schema)]
 
 
 async def run_script(
     read: list[str], write: list[str], dsn: str, first: bytes, last: bytes
 ) -> None:
-    """Have psql run what pg_restore writes; again if the server ends it because of a deadlock."""
+    """Run the script of pg_restore with psql; repeat it after a deadlock."""
     for attempt in range(1, MAX_ATTEMPTS + 1):
         source = await asyncio.create_subprocess_exec(*read, stdout=PIPE, stderr=PIPE)
         address, secret = split_password(dsn)
@@ -155,17 +159,17 @@ async def run_script(
             stdout=DEVNULL,
             stderr=PIPE,
         )
-        words = await pipe_script(source, target, first, last)
-        if not words:
+        failure = await pipe_script(source, target, first, last)
+        if not failure:
             return
-        if "deadlock detected" not in words or attempt == MAX_ATTEMPTS:
-            raise UsherError(words)
+        if "deadlock detected" not in failure or attempt == MAX_ATTEMPTS:
+            raise UsherError(failure)
 
 
 async def pipe_script(source: Process, target: Process, first: bytes, last: bytes) -> str:
-    """Why the script failed; empty if it was committed, which it is only if both programs succeed."""
+    """Return why the script failed; empty if it was committed, which needs both programs to succeed."""
     try:
-        _, complaint, refusal = await asyncio.gather(
+        _, source_error, target_error = await asyncio.gather(
             write_transaction(source, target, first, last), stderr_text(source), stderr_text(target)
         )
         await asyncio.gather(source.wait(), target.wait())
@@ -173,17 +177,17 @@ async def pipe_script(source: Process, target: Process, first: bytes, last: byte
         kill_process(source)
         kill_process(target)
     if source.returncode and source.returncode > 0:
-        return f"pg_restore failed: {complaint}"
-    return f"psql failed: {refusal}" if target.returncode else ""
+        return f"pg_restore failed: {source_error}"
+    return f"psql failed: {target_error}" if target.returncode else ""
 
 
 def kill_process(process: Process) -> None:
-    with suppress(ProcessLookupError):  # as a rule it has ended
+    with suppress(ProcessLookupError):  # usually it has ended
         process.kill()
 
 
 async def write_transaction(source: Process, target: Process, first: bytes, last: bytes) -> None:
-    """Write the whole transaction; it is committed only if the source ends well."""
+    """Write the whole transaction; it commits only if pg_restore succeeds."""
     assert source.stdout  # noqa: S101 - it is a pipe
     assert target.stdin  # noqa: S101
     try:
@@ -196,7 +200,7 @@ async def write_transaction(source: Process, target: Process, first: bytes, last
             await target.stdin.drain()
         target.stdin.close()
     except (BrokenPipeError, ConnectionResetError):
-        kill_process(source)  # psql has ended, and says why
+        kill_process(source)  # psql has ended; its stderr has the reason
 
 
 async def stderr_text(process: Process) -> str:

@@ -1,7 +1,7 @@
-"""The database roles that Usher's processes run under, and what each may do.
+"""The database roles of Usher's processes and their privileges.
 
-Comes from this list, roles.sql and every schema's grants.sql; goes to the servers. The files are the only truth:
-granting first takes back everything, and checking compares what is with what the files would make.
+The files grants.sql define the privileges: granting first revokes everything, and checking compares the database with
+what the files would grant.
 """
 
 import secrets
@@ -40,13 +40,13 @@ MISSING_OBJECT_ERRORS = (
     psycopg.errors.UndefinedFunction,
     psycopg.errors.UndefinedObject,
 )
-SET_OPTION_VERSION = 160000  # from this version on, membership alone does not include SET ROLE
-GRANT_LOCK = 0x7573_6865_7202  # "usher", 2: grants are rewritten by one at a time
+SET_OPTION_VERSION = 160000  # since this version, membership alone does not include SET ROLE
+GRANT_LOCK = 0x7573_6865_7202  # "usher", 2: one process at a time rewrites grants
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Privilege:
-    """One thing one role may do."""
+    """One privilege of one role."""
 
     kind: str
     name: str
@@ -59,7 +59,7 @@ class Privilege:
 
 @dataclass(frozen=True, slots=True)
 class RoleDifferences:
-    """What is wrong with the roles of one database; nothing if all three are empty."""
+    """How the roles of one database differ from the files; all three are empty if they do not."""
 
     absent: tuple[str, ...]
     missing: tuple[Privilege, ...]
@@ -71,8 +71,8 @@ class RoleDifferences:
 
 
 async def missing_roles(conn: Connection) -> tuple[str, ...]:
-    there = {name for (name,) in await store.present_roles.tuples(conn, roles=list(ROLES))}
-    return tuple(role for role in ROLES if role not in there)
+    present = {name for (name,) in await store.present_roles.tuples(conn, roles=list(ROLES))}
+    return tuple(role for role in ROLES if role not in present)
 
 
 async def exist(conn: Connection) -> bool:
@@ -80,7 +80,7 @@ async def exist(conn: Connection) -> bool:
 
 
 async def may_set_role(conn: Connection, role: str) -> bool:
-    """Whether the role exists and this user may take it on; asked by trying."""
+    """Whether the role exists and this user may set it; found out by trying."""
     try:
         async with conn.transaction(force_rollback=True):
             await conn.execute(sql.SQL("set local role {}").format(sql.Identifier(role)))
@@ -90,7 +90,7 @@ async def may_set_role(conn: Connection, role: str) -> bool:
 
 
 async def usable_role(dsn: str, role: str, *, patience: float = 0) -> str:
-    """The role to work under, if it exists and this user may take it on; else none, and the log says so."""
+    """Return the role if this user may set it; else the empty text, with a warning in the log."""
     async with await connect(dsn, patience=patience) as conn:
         if await may_set_role(conn, role):
             return role
@@ -99,7 +99,7 @@ async def usable_role(dsn: str, role: str, *, patience: float = 0) -> str:
 
 
 async def create(conn: Connection) -> None:
-    """Make the roles on this server and grant exactly what the files say."""
+    """Create the roles on this server and grant exactly what the files define."""
     try:
         await store.create_roles.run(conn)
         await allow_set_role(conn)
@@ -108,34 +108,34 @@ async def create(conn: Connection) -> None:
             await set_password(conn, WORKER)
     except psycopg.errors.InsufficientPrivilege as error:
         raise NotAllowed(
-            f"This database user may not make roles: {error.diag.message_primary}.",
+            f"This database user may not create roles: {error.diag.message_primary}.",
             hint="Run `usher db roles create` once with a DATABASE_URL of a user with CREATEROLE.",
         ) from error
 
 
 async def allow_set_role(conn: Connection) -> None:
-    """Let this user take on our roles: creating a role does not include that, unless the user is a superuser."""
+    """Let this user set our roles: creating a role does not include that, unless the user is a superuser."""
     option = sql.SQL(
         " with set true, inherit false" if conn.info.server_version >= SET_OPTION_VERSION else ""
     )
     for role in await roles_not_settable(conn):
         with suppress(
             psycopg.errors.InsufficientPrivilege
-        ):  # Another user made it; `usher doctor` says so.
+        ):  # Another user created it; `usher doctor` reports it.
             async with conn.transaction():
                 statement = sql.SQL("grant {} to current_user{}")
                 await conn.execute(statement.format(sql.Identifier(role), option))
 
 
 async def roles_not_settable(conn: Connection) -> list[str]:
-    """Return the roles that this user may not take on; none for a user that is one of them."""
+    """Return the roles that this user may not set; none for a user that is one of them."""
     if conn.info.user in ROLES:
         return []
     return [role for role in ROLES if not await may_set_role(conn, role)]
 
 
 async def grant(conn: Connection) -> None:
-    """Take back all our roles have in the schemas that are here, then grant it anew: one transaction."""
+    """Revoke all privileges of our roles and grant those of the files, in one transaction."""
     async with conn.transaction():
         await store.lock_grants.tuples(conn, lock=GRANT_LOCK)
         for schema in await current_schemas(conn):
@@ -143,7 +143,7 @@ async def grant(conn: Connection) -> None:
 
 
 async def close_to_public(conn: Connection, schemas: Iterable[str]) -> None:
-    """Let PUBLIC, that is every login of the server, execute no function of these schemas; needs no roles."""
+    """Revoke execute on all functions of these schemas from PUBLIC, that is from every login of the server."""
     for (schema,) in await store.present_schemas.tuples(
         conn, schemas=list(with_view_schemas(*schemas))
     ):
@@ -152,9 +152,9 @@ async def close_to_public(conn: Connection, schemas: Iterable[str]) -> None:
 
 
 async def current_schemas(conn: Connection) -> list[str]:
-    """Our schemas in this database that are up to date; the grants of any other may name what is not there."""
+    """Return our schemas in this database that are up to date; the grants of others may name missing objects."""
     states = [await schema_state(conn, schema) for schema in SCHEMAS]
-    return [found.schema for found in states if found.current]
+    return [state.schema for state in states if state.current]
 
 
 async def grant_schema(conn: Connection, schema: str) -> None:
@@ -163,40 +163,40 @@ async def grant_schema(conn: Connection, schema: str) -> None:
             await conn.execute(statement)
     except MISSING_OBJECT_ERRORS as error:
         raise MigrationFailed(
-            f"Schema {schema} lacks what its steps make: {str(error).strip()}",
-            hint="A version between releases made it, or somebody changed it: dump, drop and make it anew.",
+            f"Schema {schema} lacks objects of its migrations: {str(error).strip()}",
+            hint="An unreleased version created it, or it was changed by hand: dump, drop and create it again.",
         ) from error
 
 
 def grant_statements(schema: str) -> list[sql.SQL | sql.Composed]:
-    """What takes back all rights in a schema, and grants those of its file."""
+    """Return the statements that revoke all privileges in a schema and grant those of its file."""
     names = sql.SQL(", ").join(map(sql.Identifier, ROLES))
     kinds = ("schema", "all tables in schema", "all sequences in schema", "all functions in schema")
-    # New functions are open to PUBLIC, that is to every login of the server.
+    # PUBLIC, that is every login of the server, may execute new functions.
     revoke = sql.SQL("revoke all on {} {} from public, {}")
-    taken = [
+    revokes = [
         revoke.format(sql.SQL(objects), sql.Identifier(name), names)
         for objects, name in product(kinds, with_view_schemas(schema))
     ]
-    return [*taken, sql.SQL((SCHEMA_DIRECTORY / schema / "grants.sql").read_text("utf-8"))]
+    return [*revokes, sql.SQL((SCHEMA_DIRECTORY / schema / "grants.sql").read_text("utf-8"))]
 
 
 async def check(conn: Connection) -> RoleDifferences:
-    """What differs from the files: the grants are made in a transaction, looked at, and undone."""
-    if gone := await missing_roles(conn):
-        return RoleDifferences(gone, (), ())
+    """Compare the database with the files: apply the grants in a transaction, compare, and roll back."""
+    if missing := await missing_roles(conn):
+        return RoleDifferences(missing, (), ())
     actual = await privileges(conn)
     async with conn.transaction(force_rollback=True):
         await grant(conn)
-        wanted = await privileges(conn)
-    return RoleDifferences((), tuple(sorted(wanted - actual)), tuple(sorted(actual - wanted)))
+        expected = await privileges(conn)
+    return RoleDifferences((), tuple(sorted(expected - actual)), tuple(sorted(actual - expected)))
 
 
 async def privileges(conn: Connection) -> set[Privilege]:
-    found = await store.privileges.rows(
+    rows = await store.privileges.rows(
         conn, Privilege, schemas=list(with_view_schemas(*SCHEMAS)), roles=list(ROLES)
     )
-    return set(found)
+    return set(rows)
 
 
 async def worker_password(conn: Connection) -> str:
@@ -206,7 +206,7 @@ async def worker_password(conn: Connection) -> str:
 
 
 async def set_password(conn: Connection, role: str, password: str | None = None) -> str:
-    """Set and return the password of one role, of which the server keeps only the SCRAM hash.
+    """Set and return the password of one role; the server stores only the SCRAM hash.
 
     The default is a new one; for usher_worker the one that managers read, if the control area is in this database.
     """

@@ -15,7 +15,7 @@ from usher.errors import NoServer
 
 
 def find_psql(directories: Iterable[Path], search_path: str | None = None) -> str:
-    """Path of psql: the first in these directories, else in `search_path` or PATH."""
+    """Return the path of psql: the first in these directories, else in `search_path` or PATH."""
     for directory in directories:
         if os.access(directory / "psql", os.X_OK):
             return str(directory / "psql")
@@ -28,14 +28,14 @@ def find_psql(directories: Iterable[Path], search_path: str | None = None) -> st
 
 
 def run_psql(
-    dsn: str, words: Sequence[str], *, schema: str, role: str = "", pg_bin: str = ""
+    dsn: str, arguments: Sequence[str], *, schema: str, role: str = "", pg_bin: str = ""
 ) -> int:
-    """Run psql until it ends and return its exit code; Ctrl-C belongs to psql."""
-    given = str(conninfo_to_dict(dsn).get("options") or "")
-    session = [given, f"-c search_path={schema},public", f"-c role={role}" if role else ""]
+    """Run psql until it ends and return its exit code; Ctrl-C interrupts psql only."""
+    options = str(conninfo_to_dict(dsn).get("options") or "")
+    session = [options, f"-c search_path={schema},public", f"-c role={role}" if role else ""]
     address, secret = split_password(make_conninfo(dsn, options=" ".join(filter(None, session))))
     directories = [*([Path(pg_bin)] if pg_bin else []), *binaries.candidate_directories()]
-    command = [find_psql(directories), f"--dbname={address}", *words]
+    command = [find_psql(directories), f"--dbname={address}", *arguments]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         return subprocess.run(command, env={**os.environ, **secret}, check=False).returncode

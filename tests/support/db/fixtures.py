@@ -94,7 +94,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 def quicken(dsn: str) -> None:
-    """A server whose data nobody will miss need not wait for the disk."""
+    """A server for tests does not wait for the disk, because its data is thrown away."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         for name in ("fsync", "synchronous_commit", "full_page_writes"):
             conn.execute(sql.SQL("alter system set {} = off").format(sql.Identifier(name)))

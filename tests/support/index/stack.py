@@ -18,19 +18,19 @@ class Stack:
 
     def __init__(self, crawl: Crawls) -> None:
         self.crawl = crawl
-        self.cast = crawl.cast
+        self.processes = crawl.processes
 
     def start(self, name: str, role: str, *words: str) -> None:
         """A component, or the one of that name again."""
         port = self.crawl.ports.setdefault(name, free_port())
         mgmt = f"http://127.0.0.1:{self.crawl.port}"
         command = (*USHER, role, "--mgmt", mgmt, "--bind", f"127.0.0.1:{port}", *words)
-        self.cast.enter(name, *command)
+        self.processes.start(name, *command)
 
     def kill(self, name: str) -> None:
         """Kill a component with SIGKILL; it is not restarted."""
-        self.cast.playing[name].kill()
-        self.cast.playing[name].wait()
+        self.processes.running[name].kill()
+        self.processes.running[name].wait()
 
     def servers(self, rows: int, each: int) -> None:
         self.crawl.run("update work.settings set rows = %s", rows)

@@ -145,7 +145,7 @@ class House:
         [made] = (await self.compact()).begun
         return made
 
-    async def taken(self, builder: int = 0) -> tuple[int, list[compaction_merge.ChunkSource]]:
+    async def taken(self, builder: int = 0) -> tuple[int, list[compaction_merge.MergeSourceChunk]]:
         """It is taken by a builder; what that is told."""
         chunk = (await self.claim(builder))[0]
         return chunk, (await compaction_merge.manifest(self.conn, [chunk]))[chunk]

@@ -77,7 +77,7 @@ def crawl(me: Member) -> None:
             continue
         for page in pack["pages"]:
             if time.monotonic() - asked > LEASE * SAFE:
-                break  # somebody else may have it by now
+                break  # another component may have it by now
             write(
                 me.book,
                 "fetch",

@@ -109,7 +109,7 @@ async def load(conn: Connection, servers: Iterable[int], now: datetime = NOW) ->
 
 
 async def check(conn: Connection) -> None:
-    """What holds after every plan: one copy a row, balance, kept counts, and nothing unseated where somebody is fit."""
+    """What holds after every plan: one copy a row, balance, kept counts, no unplaced chunk where a server is fit."""
     servers = await rows_of(
         conn,
         "select id, row from work.component where type = 'index-server' and health = 'healthy' and not draining",

@@ -15,7 +15,7 @@ import pytest
 from support.db.failover_pair import free_port
 from support.processes.commands import run
 from support.processes.killable import eventually
-from support.processes.stack import USHER, Cast
+from support.processes.stack import USHER, ProcessStack
 
 # For `pytestmark`: the crawler never sees which PostgreSQL is there, so one is enough.
 EMBEDDED = pytest.mark.parametrize("server", ["embedded"], indirect=True, scope="session")
@@ -37,7 +37,7 @@ where id in (select id from work.guestbook where attempts > 0 for update skip lo
 class Crawls:
     """A running MGMT and its crawlers."""
 
-    cast: Cast
+    processes: ProcessStack
     dsn: str
     directory: Path
     port: int
@@ -49,7 +49,7 @@ class Crawls:
 
     def usher(self, *words: str, given: str = "") -> str:
         """A command that ends well, and what it says."""
-        done = run(list(words), self.cast.environment, given=given.encode())
+        done = run(list(words), self.processes.environment, given=given.encode())
         assert done.code == 0, (words, done.out[-2000:], done.err[-2000:])
         return done.out
 
@@ -60,11 +60,11 @@ class Crawls:
         """One more crawler, or the one of that name again."""
         port = self.ports.setdefault(name, free_port())
         mgmt, bind = f"http://127.0.0.1:{self.port}", f"127.0.0.1:{port}"
-        self.cast.enter(name, *USHER, "crawler", "--mgmt", mgmt, "--bind", bind, *words)
+        self.processes.start(name, *USHER, "crawler", "--mgmt", mgmt, "--bind", bind, *words)
 
     def watched(self) -> None:
         """Leases that end come back; a busy machine is enough to end one."""
-        self.cast.enter("dog", *USHER, *DOG)
+        self.processes.start("dog", *USHER, *DOG)
 
     def forgive(self) -> None:
         """No page is blamed: one lost three times is an error, and rightly, but here it is the test that kills."""
@@ -92,7 +92,7 @@ class Crawls:
         ticks = os.sysconf("SC_CLK_TCK")
         stats = {
             name: Path(f"/proc/{one.pid}/stat").read_text().rpartition(")")[2].split()
-            for name, one in self.cast.playing.items()
+            for name, one in self.processes.running.items()
         }
         return ", ".join(
             f"{name} {(int(fields[11]) + int(fields[12])) / ticks:.1f} s CPU"
@@ -101,7 +101,7 @@ class Crawls:
 
     def peak(self, name: str = "crawler") -> int:
         """The most megabytes that a crawler has had so far."""
-        text = Path(f"/proc/{self.cast.playing[name].pid}/status").read_text()
+        text = Path(f"/proc/{self.processes.running[name].pid}/status").read_text()
         [line] = [line for line in text.splitlines() if line.startswith("VmHWM")]
         return int(line.split()[1]) // 1024
 
@@ -112,16 +112,16 @@ def crawls(dsn: str, directory: Path, **settings: object) -> Iterator[Crawls]:
     given = {**SETTINGS, **settings}
     config = "".join(f"{name} = {json.dumps(value)}\n" for name, value in given.items())
     (directory / "usher.toml").write_text(config)
-    cast, port = Cast(directory / "data", directory), free_port()
-    cast.environment["DATABASE_URL"] = dsn
-    found = Crawls(cast, dsn, directory, port)
+    stack, port = ProcessStack(directory / "data", directory), free_port()
+    stack.environment["DATABASE_URL"] = dsn
+    found = Crawls(stack, dsn, directory, port)
     found.run("update work.settings set crawl_delay = '0'")
     try:
-        cast.enter("mgmt", *USHER, "mgmt", "--bind", f"127.0.0.1:{port}")
+        stack.start("mgmt", *USHER, "mgmt", "--bind", f"127.0.0.1:{port}")
         assert eventually(lambda: ready(port), 30), found.log
         yield found
     finally:
-        cast.end()
+        stack.end()
 
 
 def ready(port: int) -> bool:

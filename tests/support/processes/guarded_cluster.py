@@ -19,8 +19,8 @@ from support.db.failover_pair import free_port
 from support.index.bulk_documents import EACH, Texts, stocked
 from support.processes.commands import run
 from support.processes.crawls import ready
-from support.processes.killable import eventually, keepers
-from support.processes.stack import Cast, stage
+from support.processes.killable import eventually, supervisor_pids
+from support.processes.stack import ProcessStack, open_stack
 from usher.db.embedded.server_lease import EmbeddedServerLease
 
 TICKET_SECONDS = 6.0
@@ -43,7 +43,7 @@ NUMBER_OF_CHUNKS = 4
 class GuardedCluster:
     """PostgreSQL, MGMT and components, each with its own token; ports by name."""
 
-    cast: Cast
+    processes: ProcessStack
     lease: EmbeddedServerLease
     directory: Path
     ports: dict[str, int] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class GuardedCluster:
         return (self.directory / "log").read_text()
 
     def usher(self, *words: str) -> str:
-        done = run(list(words), self.cast.environment)
+        done = run(list(words), self.processes.environment)
         assert done.code == 0, (words, done.out[-2000:], done.err[-2000:])
         return done.out.strip()
 
@@ -72,7 +72,7 @@ class GuardedCluster:
 
     def start_mgmt(self, name: str) -> None:
         self.ports.setdefault(name, free_port())
-        self.cast.enter(name, *USHER, "mgmt", "--bind", f"0.0.0.0:{self.ports[name]}")
+        self.processes.start(name, *USHER, "mgmt", "--bind", f"0.0.0.0:{self.ports[name]}")
         assert eventually(lambda: ready(self.ports[name]), 60), self.log[-4000:]
 
     def start(self, name: str, kind: str, mgmt: str, *words: str) -> None:
@@ -80,14 +80,14 @@ class GuardedCluster:
         role = {"front-end": "front"}.get(kind, kind)
         token = self.tokens.get(name) or self.add_token(name, kind)
         bind = ("--bind", f"0.0.0.0:{self.ports[name]}", "--host", self.host(name))
-        before = self.cast.environment
-        self.cast.environment = {**before, "USHER_TOKEN": token}
-        self.cast.enter(name, *USHER, role, "--mgmt", self.url(mgmt), *bind, *words)
-        self.cast.environment = before
+        before = self.processes.environment
+        self.processes.environment = {**before, "USHER_TOKEN": token}
+        self.processes.start(name, *USHER, role, "--mgmt", self.url(mgmt), *bind, *words)
+        self.processes.environment = before
 
     def signal(self, number: signal.Signals, *names: str) -> None:
         for name in names:
-            self.cast.playing[name].send_signal(number)
+            self.processes.running[name].send_signal(number)
 
     def search(self, name: str = "front") -> tuple[int, Any]:
         """Status and body of a search for what every page contains."""
@@ -125,12 +125,12 @@ class GuardedCluster:
 
     def stop_postgres(self) -> None:
         """Kill PostgreSQL; its keeper stands still, so that it stays away."""
-        for pid in keepers(self.directory / "data"):
+        for pid in supervisor_pids(self.directory / "data"):
             os.kill(pid, signal.SIGSTOP)
         os.kill(self.lease.cluster.pid(), signal.SIGKILL)
 
     def start_postgres(self) -> None:
-        for pid in keepers(self.directory / "data"):
+        for pid in supervisor_pids(self.directory / "data"):
             os.kill(pid, signal.SIGCONT)
 
 
@@ -168,8 +168,8 @@ def failed_searches(cluster: GuardedCluster, seconds: float, *names: str) -> lis
 @contextmanager
 def guarded_cluster(config: str = "") -> Iterator[GuardedCluster]:
     """Migrated PostgreSQL of its own, and no process yet."""
-    with stage(CONFIG + config) as (cast, lease, directory):
-        cluster = GuardedCluster(cast, lease, directory)
+    with open_stack(CONFIG + config) as (stack, lease, directory):
+        cluster = GuardedCluster(stack, lease, directory)
         try:
             yield cluster
         finally:

@@ -1,4 +1,4 @@
-"""Processes on a stage of their own: an embedded server, real commands, and whoever takes the place of a fallen one."""
+"""An embedded server and real commands as processes, which tests can kill, freeze and restart."""
 
 import os
 import shutil
@@ -20,8 +20,8 @@ TESTS = Path(__file__).parents[2]
 USHER = (sys.executable, "-m", "usher")
 
 
-class Cast:
-    """The processes that play, by name."""
+class ProcessStack:
+    """The running processes, by name."""
 
     def __init__(self, data: Path, directory: Path) -> None:
         self.environment = clean(
@@ -32,37 +32,37 @@ class Cast:
             }
         )
         self.log = (directory / "log").open("ab")
-        self.playing: dict[str, subprocess.Popen[bytes]] = {}
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.commands: dict[str, tuple[str, ...]] = {}
 
-    def enter(self, name: str, *command: str) -> None:
+    def start(self, name: str, *command: str) -> None:
         self.commands[name] = command
-        self.playing[name] = subprocess.Popen(
+        self.running[name] = subprocess.Popen(
             command, env=self.environment, stdout=self.log, stderr=self.log
         )
 
     def kill(self, name: str) -> None:
-        """Kill -9, and another comes."""
-        self.playing[name].kill()
-        self.playing[name].wait()
-        self.enter(name, *self.commands[name])
+        """Kill a process with -9 and start it again."""
+        self.running[name].kill()
+        self.running[name].wait()
+        self.start(name, *self.commands[name])
 
     def freeze(self, name: str, seconds: float) -> None:
-        """It stands still for a while and does not know of it."""
-        self.playing[name].send_signal(signal.SIGSTOP)
+        """Stop a process for a while with SIGSTOP."""
+        self.running[name].send_signal(signal.SIGSTOP)
         time.sleep(seconds)
-        self.playing[name].send_signal(signal.SIGCONT)
+        self.running[name].send_signal(signal.SIGCONT)
 
-    def leave(self, names: Sequence[str] = ()) -> list[int]:
-        """Let all (or some) go in order; their exit codes."""
-        leaving = [self.playing[name] for name in names or self.playing]
-        for process in leaving:
+    def stop(self, names: Sequence[str] = ()) -> list[int]:
+        """Send TERM to all (or some) and return their exit codes."""
+        stopping = [self.running[name] for name in names or self.running]
+        for process in stopping:
             process.terminate()
-        return [process.wait(60) for process in leaving]
+        return [process.wait(60) for process in stopping]
 
     def end(self) -> None:
-        """Nobody is left, however they are."""
-        for process in self.playing.values():
+        """Kill all processes."""
+        for process in self.running.values():
             with suppress(ProcessLookupError):
                 os.kill(process.pid, signal.SIGCONT)
             process.kill()
@@ -71,26 +71,26 @@ class Cast:
 
 
 @contextmanager
-def stage(config: str) -> Iterator[tuple[Cast, EmbeddedServerLease, Path]]:
-    """An embedded server with every table, and nobody on stage yet."""
+def open_stack(config: str) -> Iterator[tuple[ProcessStack, EmbeddedServerLease, Path]]:
+    """Yield a stack without processes, an embedded server with every table, and a directory."""
     directory = open_directory()
     directory.chmod(0o755)
     (directory / "usher.toml").write_text(config)
     data = directory / "data"
-    with lease_server(data) as lodging:
-        cast = Cast(data, directory)
-        made = subprocess.run([*USHER, "db", "migrate"], env=cast.environment, check=False)
-        assert made.returncode == 0
+    with lease_server(data) as lease:
+        stack = ProcessStack(data, directory)
+        migrated = subprocess.run([*USHER, "db", "migrate"], env=stack.environment, check=False)
+        assert migrated.returncode == 0
         try:
-            yield cast, lodging, directory
+            yield stack, lease, directory
         finally:
-            cast.end()
+            stack.end()
     wait_stopped(data)
     shutil.rmtree(directory)
 
 
 def ask(dsn: str, query: str) -> list[tuple[object, ...]]:
-    """An answer, as soon as the server gives one."""
+    """Run a query; retry while the server is away."""
     for _ in range(200):
         with suppress(psycopg.OperationalError), psycopg.connect(dsn) as conn:
             return conn.execute(query.encode()).fetchall()

@@ -52,7 +52,7 @@ class Standin:
 
 @contextmanager
 def standins(number: int) -> Iterator[list[Standin]]:
-    """That many; whoever is left at the end is killed."""
+    """Start that many; kill those that still run at the end."""
     here: list[Standin] = []
     try:
         for _ in range(number):

@@ -20,7 +20,7 @@ from usher.cli.door_access import open_door
 from usher.cli.output import echo, style
 from usher.cli.wording import counted, encodable, json_fields, printable, time_text
 from usher.door import cadence
-from usher.door.guestbook import GuestbookPage
+from usher.door.guestbook import GuestbookRow
 from usher.door.rules import Reason
 from usher.urls import Scheme
 
@@ -98,7 +98,7 @@ def show_page(explanation: "UrlExplanation") -> None:
         show_field("page", "not in the guestbook")
 
 
-def page_lines(page: GuestbookPage, now: datetime) -> Iterator[str]:
+def page_lines(page: GuestbookRow, now: datetime) -> Iterator[str]:
     yield page_state_text(page, now)
     yield f"due {'since ' if page.next_fetch <= now else ''}{time_text(page.next_fetch, now)}"
     if page.last_fetched:
@@ -117,7 +117,7 @@ def page_lines(page: GuestbookPage, now: datetime) -> Iterator[str]:
         yield f"its own cadence: {cadence.show(page.cadence)}"
 
 
-def page_state_text(page: GuestbookPage, now: datetime) -> str:
+def page_state_text(page: GuestbookRow, now: datetime) -> str:
     since = f" since {time_text(page.admitted_at, now)}" if page.admitted_at else ""
     front = ", at the front of the queue" if page.priority == 0 else ""
     chunk = f" in chunk {page.chunk_id}" if page.chunk_id else ""
@@ -131,7 +131,7 @@ def page_state_text(page: GuestbookPage, now: datetime) -> str:
     return f"{page.state}: {texts[page.state]}; scheme {Scheme(page.scheme).word}"
 
 
-def response_text(page: GuestbookPage) -> str:
+def response_text(page: GuestbookRow) -> str:
     if page.status is None:
         return ""
     length = f", {page.content_length:,} bytes" if page.content_length else ""
@@ -163,7 +163,7 @@ def explanation_json(explanation: "UrlExplanation") -> dict[str, Any]:
     }
 
 
-def page_json(page: GuestbookPage) -> dict[str, Any]:
+def page_json(page: GuestbookRow) -> dict[str, Any]:
     own = cadence.show(page.cadence) if page.cadence else None
     return json_fields({**asdict(page), "scheme": Scheme(page.scheme).word, "cadence": own})
 

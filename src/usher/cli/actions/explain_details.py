@@ -22,7 +22,7 @@ from usher.cli.wording import (
 )
 from usher.door import cadence
 from usher.door.admin import HostDetails
-from usher.door.guestbook import GuestbookPage
+from usher.door.guestbook import GuestbookRow
 from usher.mgmt import queries
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.page_history import PageHistory, StaleCopy
@@ -50,7 +50,7 @@ def crawl_fields(explanation: "UrlExplanation") -> Iterator[Field]:
         yield "index", list(index_lines(explanation.trail, now))
 
 
-def crawl_lines(page: GuestbookPage, trail: PageHistory, now: datetime) -> Iterator[str]:
+def crawl_lines(page: GuestbookRow, trail: PageHistory, now: datetime) -> Iterator[str]:
     """The result of the last fetch and its chunk."""
     chunk, text = trail.crawled, trail.text
     status = f"HTTP {page.status}" if page.status else "no response" if page.failures else ""
@@ -69,7 +69,7 @@ def crawl_lines(page: GuestbookPage, trail: PageHistory, now: datetime) -> Itera
         yield f"lost {times(text.attempts)} because its crawler failed"
 
 
-def next_visit_text(page: GuestbookPage, host: HostDetails, now: datetime) -> str:
+def next_visit_text(page: GuestbookRow, host: HostDetails, now: datetime) -> str:
     rhythm = cadence.show(page.cadence or host.cadence or host.general_cadence)
     match page.state:
         case "pending":

@@ -1,4 +1,4 @@
-"""The keeper's process: `python -m usher.db.embedded DATA PG_BIN PORT`."""
+"""The supervisor process: `python -m usher.db.embedded DATA PG_BIN PORT`."""
 
 from usher.db.embedded.supervisor import main
 

@@ -1,4 +1,4 @@
-"""The operating system's user that PostgreSQL runs as: ourselves, or an unprivileged one when we are root."""
+"""The operating-system user that PostgreSQL runs as: the current user, or an unprivileged one if that is root."""
 
 import os
 import pwd
@@ -17,7 +17,7 @@ ACCOUNT_NAME = "usher"
 
 @dataclass(frozen=True, slots=True)
 class ServerAccount:
-    """Who runs the server's programs; `drops` when that is not who we are."""
+    """The user that runs the server's programs; `drops` if it is not the current user."""
 
     name: str
     uid: int
@@ -30,11 +30,11 @@ class ServerAccount:
     def popen(
         self, argv: list[str], *, stdin: int | None = None, out: int | IO[bytes] | None = None
     ) -> "subprocess.Popen[str]":
-        """Start a program as this user, in a session of its own and a clean environment."""
+        """Start a program as this user, in its own session and with a clean environment."""
         identity: dict[str, Any] = {}
         if self.drops:
             identity = {"user": self.uid, "group": self.gid, "extra_groups": []}
-        # Not ours to pass on: PGDATA, PGPORT and their like would steer the server.
+        # PGDATA, PGPORT and similar variables would change what the server does.
         environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
         return subprocess.Popen(
             argv,
@@ -49,11 +49,11 @@ class ServerAccount:
             **identity,
         )
 
-    def run(self, argv: list[str], *, given: str = "") -> tuple[int, str]:
-        """Run a program to its end: exit code and everything it said."""
+    def run(self, argv: list[str], *, stdin: str = "") -> tuple[int, str]:
+        """Run a program to its end; return its exit code and its output."""
         process = self.popen(argv, stdin=subprocess.PIPE, out=subprocess.PIPE)
-        said, _ = process.communicate(given)
-        return process.returncode, said
+        output, _ = process.communicate(stdin)
+        return process.returncode, output
 
     def may_enter(self, directory: Path) -> bool:
         if not self.drops:
@@ -61,9 +61,9 @@ class ServerAccount:
         return self.run(["/bin/sh", "-c", 'cd "$1"', "sh", str(directory)])[0] == 0
 
     def write(self, file: Path, text: str, *, append: bool = False) -> tuple[int, str]:
-        """Write a file as this user: a symlink in its place leads only to what the user may write anyway."""
+        """Write a file as this user, so that a symlink leads only to files that the user may write anyway."""
         script = 'cat >>"$1"' if append else 'cat >"$1"'
-        return self.run(["/bin/sh", "-c", script, "sh", str(file)], given=text)
+        return self.run(["/bin/sh", "-c", script, "sh", str(file)], stdin=text)
 
     def signal(self, pid: int, number: signal.Signals) -> None:
         """Send a signal as this user: the kernel refuses it for a process of any other user."""
@@ -80,7 +80,7 @@ class ServerAccount:
 
 
 def server_account() -> ServerAccount:
-    """The user that PostgreSQL runs as: ourselves; as root always the dedicated user `usher`."""
+    """Return the current user, or the dedicated user `usher` if that is root."""
     if os.geteuid() != 0:
         return account_named(pwd.getpwuid(os.geteuid()).pw_name)
     return account_named(ACCOUNT_NAME) if user_exists(ACCOUNT_NAME) else create_account()
@@ -91,7 +91,7 @@ def account_named(name: str) -> ServerAccount:
     if entry.pw_uid == 0:
         raise ServerUnusable(
             f"PostgreSQL does not run as root, and the user {name!r} is root by another name.",
-            hint=f"Give {name!r} a number of its own, or run Usher as a normal user.",
+            hint=f"Give {name!r} its own user id, or run Usher as a normal user.",
         )
     return ServerAccount(name, entry.pw_uid, entry.pw_gid)
 
@@ -105,19 +105,19 @@ def user_exists(name: str) -> bool:
 
 
 def create_account() -> ServerAccount:
-    """Make the system user; PostgreSQL refuses to run as root, and so do we."""
+    """Create the system user, because PostgreSQL refuses to run as root."""
     useradd = shutil.which("useradd") or "/usr/sbin/useradd"
     options = ["--system", "--no-create-home", "--home-dir", "/nonexistent"]
     command = [useradd, *options, "--shell", "/usr/sbin/nologin", "--user-group", ACCOUNT_NAME]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        said = done.stderr.strip()
+        reason = done.stderr.strip()
     except OSError as error:
-        said = str(error)
-    # Two first starts may race for the name: what counts is that it is there.
+        reason = str(error)
+    # Another process may have created it at the same time.
     if user_exists(ACCOUNT_NAME):
         return account_named(ACCOUNT_NAME)
     raise ServerUnusable(
-        f"PostgreSQL does not run as root, and the system user {ACCOUNT_NAME!r} could not be made: {said}",
-        hint=f"Make a user named {ACCOUNT_NAME!r} by hand, or run Usher as a normal user.",
+        f"PostgreSQL does not run as root, and the system user {ACCOUNT_NAME!r} could not be created: {reason}",
+        hint=f"Create a user named {ACCOUNT_NAME!r}, or run Usher as a normal user.",
     )

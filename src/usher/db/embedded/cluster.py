@@ -1,7 +1,4 @@
-"""One PostgreSQL data directory on disk: make it, configure it, start it, stop it.
-
-Comes from a data directory that may be empty; goes to a running postmaster that is ready.
-"""
+"""One PostgreSQL data directory: creates, configures, starts and stops its server."""
 
 import hashlib
 import os
@@ -34,15 +31,15 @@ from usher.private_files import make_directory, open_file, write_file
 ROLE = DATABASE = "usher"
 PID_FILE = "postmaster.pid"
 INCLUDE = """
-# Written anew at each start; ALTER SYSTEM goes over it.
+# Usher rewrites it at each start; ALTER SYSTEM overrides it.
 include_if_exists = 'usher.conf'
 """
-# Where only root may make a name. In a temporary directory anyone could take ours first.
+# Only root may create entries here. In a temporary directory another user could take the name first.
 ROOT_SOCKETS = Path("/run")
-SOCKET_LIMIT = 100  # bytes of a unix socket's path; the kernels' own limits are 104 and 108
-START_SECONDS = 300  # crash recovery of a big database takes its time
+SOCKET_LIMIT = 100  # bytes of the path of a Unix socket; kernels allow 104 or 108
+START_SECONDS = 300  # crash recovery of a big database takes long
 STOP_SECONDS = 60
-# After a kill -9 of the postmaster its orphans need a moment to see it; until then nobody can start.
+# After a kill -9 of the postmaster its children need a moment to exit; until then no server can start.
 ORPHANS_MESSAGE = "is still in use"
 ORPHAN_SECONDS = 20
 
@@ -57,17 +54,17 @@ class Cluster:
         self.tcp_port = port
         self.pgdata = self.data / "postgres"
         self.log = self.data / "log"  # written by PostgreSQL
-        self.start_log = self.data / "logs" / "start.log"  # written by the keeper's user
+        self.start_log = self.data / "logs" / "start.log"  # written by the supervisor
         self.sockets = socket_directory(self.data)
         self._child: subprocess.Popen[str] | None = None
 
-    # -- what is there
+    # -- its state
 
     def pid_lines(self) -> list[str]:
         return read_file_or_empty(self.pgdata, PID_FILE, self.account).splitlines()
 
     def pid(self) -> int:
-        """The postmaster's process id, 0 where none is written."""
+        """Return the postmaster's process id; 0 if there is none."""
         return first_number("\n".join(self.pid_lines()))
 
     def alive(self) -> bool:
@@ -80,18 +77,18 @@ class Cluster:
         return postmaster_alive(pid, self.pgdata, self.account.uid)
 
     def status(self) -> str:
-        """What the postmaster says of itself, in the eighth line of its pid file."""
+        """Return the status that the postmaster writes in the eighth line of its pid file."""
         lines = self.pid_lines()
         return lines[7].strip() if len(lines) > 7 else ""  # noqa: PLR2004
 
     def ready(self) -> bool:
-        """Whether it takes connections that write."""
+        """Whether it accepts connections that write."""
         return self.status() == "ready" and self.alive()
 
     def port(self) -> int:
         lines = self.pid_lines()
-        written = first_number(lines[3]) if len(lines) > 3 else 0  # noqa: PLR2004
-        return written or self.tcp_port or 5432
+        stored = first_number(lines[3]) if len(lines) > 3 else 0  # noqa: PLR2004
+        return stored or self.tcp_port or 5432
 
     def dsn(self) -> str:
         return (
@@ -100,19 +97,19 @@ class Cluster:
         )
 
     def password(self) -> str:
-        """The superuser's password, which only the server's user and root can read."""
+        """Return the superuser's password, which only the server's user and root can read."""
         try:
             return (self.data / "password").read_text().strip()
         except OSError as error:
             raise DataUnusable(
                 f"The password of the server cannot be read: {error}.",
-                hint="Run Usher as the user who made this directory, or choose another with --data.",
+                hint="Run Usher as the user who created this directory, or choose another with --data.",
             ) from error
 
-    # -- making it
+    # -- creating it
 
     def prepare(self) -> None:
-        """Leave a data directory that this server can start on, made whole or not at all."""
+        """Create the data directory if it is missing, check it, and write the configuration."""
         if not self.account.may_enter(self.data):
             raise DataUnusable(
                 f"PostgreSQL runs as the user {self.account.name!r}, who cannot reach {self.data}.",
@@ -128,9 +125,9 @@ class Cluster:
         self.write(self.pgdata / "usher.conf", configuration(self.sockets, self.log, self.tcp_port))
 
     def create(self) -> None:
-        """Run initdb beside the final name and rename, so that a crash leaves nothing half-made."""
+        """Run initdb under another name and rename the result, so that a crash leaves no incomplete directory."""
         fresh = self.pgdata.with_name("postgres.new")
-        # rmtree works with directory descriptors, so the account cannot lead it elsewhere by a symlink.
+        # rmtree works with directory descriptors, so the account cannot redirect it with a symlink.
         shutil.rmtree(fresh, ignore_errors=True)
         try:
             give_directory(fresh, self.account)
@@ -148,33 +145,34 @@ class Cluster:
         password = secrets.token_urlsafe(24) + "\n"
         write_file(self.data / "password", password.encode())
         options = ["--username", ROLE, "--encoding", "UTF8", "--data-checksums"]
-        # Also over the socket: jobs may open it, and without passwords each could log in as the superuser.
+        # Passwords also on the socket: jobs may open it, and could log in as the superuser otherwise.
         options += ["--auth-local", "scram-sha-256", "--auth-host", "scram-sha-256"]
         options += ["--pwfile", "/dev/stdin", "--locale", "C"]
         if self.binaries.major >= 17:  # noqa: PLR2004 - the first with a Unicode provider of its own
             options += ["--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"]
-        # Nothing waits for the disk until the end, where everything is written through once.
+        # No sync until the end, where everything is synced once.
         initdb = [self.binaries / "initdb", "--pgdata", str(fresh)]
-        # The password's file is ours alone. `cat` makes a pipe that the account may open by its name, unlike ours.
+        # The account cannot read the password file. `cat` gives it a pipe that it may open as /dev/stdin.
         piped = ["/bin/sh", "-c", 'cat | "$@"', "sh"]
-        self.do([*piped, *initdb, *options, "--no-sync"], given=password)
+        self.run([*piped, *initdb, *options, "--no-sync"], stdin=password)
         single = [self.binaries / "postgres", "--single", "-F", "-D", str(fresh), "postgres"]
-        self.do(single, given=f"create database {DATABASE}\n")
-        self.do([*initdb, "--sync-only"])
+        self.run(single, stdin=f"create database {DATABASE}\n")
+        self.run([*initdb, "--sync-only"])
 
-    def do(self, command: list[str], *, given: str = "") -> None:
-        self.check(*self.account.run(command, given=given))
+    def run(self, command: list[str], *, stdin: str = "") -> None:
+        self.check(*self.account.run(command, stdin=stdin))
 
-    def check(self, code: int, said: str) -> None:
+    def check(self, code: int, output: str) -> None:
+        """Raise DataUnusable if a program failed."""
         if code:
-            tail = " ".join(said.strip().splitlines()[-3:])
+            tail = " ".join(output.strip().splitlines()[-3:])
             raise DataUnusable(
-                f"PostgreSQL could not make its data directory in {self.data}: {tail}",
+                f"PostgreSQL could not create its data directory in {self.data}: {tail}",
                 hint="Check free space and permissions there, or choose another with --data.",
             )
 
     def check_owner(self) -> None:
-        """Refuse a directory of another user, such as the `postgres` of a Debian package; nothing is changed."""
+        """Refuse a directory of another user, such as the `postgres` of a Debian package."""
         state = self.pgdata.lstat()
         if stat.S_ISLNK(state.st_mode):
             raise DataUnusable(
@@ -184,24 +182,24 @@ class Cluster:
         if state.st_uid != self.account.uid:
             name, ours = self.account.name, f"{self.pgdata} {self.log} {self.sockets}"
             raise DataUnusable(
-                f"{self.pgdata} belongs to user number {state.st_uid}, "
+                f"{self.pgdata} belongs to user id {state.st_uid}, "
                 f"but PostgreSQL runs as the user {name!r}.",
                 hint=f"If the data is yours, run `chown -hR {name}: {ours}`; "
                 "else choose another directory with --data.",
             )
 
     def check_version(self) -> None:
-        made_by = read_file_or_empty(self.pgdata, "PG_VERSION", self.account).strip()
-        if not made_by:
+        version = read_file_or_empty(self.pgdata, "PG_VERSION", self.account).strip()
+        if not version:
             raise DataUnusable(
                 f"{self.pgdata} exists but is not a PostgreSQL data directory.",
                 hint="Move it away, or choose another with --data.",
             )
-        if made_by != str(self.binaries.major):
+        if version != str(self.binaries.major):
             raise WrongVersion(
-                f"{self.pgdata} was made by PostgreSQL {made_by}; "
+                f"{self.pgdata} was created by PostgreSQL {version}; "
                 f"the programs in {self.binaries.directory} are {self.binaries.version}.",
-                hint=f"Name programs of version {made_by} with USHER_PG_BIN, run `usher db dump`, "
+                hint=f"Name programs of version {version} with USHER_PG_BIN, run `usher db dump`, "
                 "then restore into a new --data directory.",
             )
 
@@ -212,13 +210,13 @@ class Cluster:
         deadline = time.monotonic() + START_SECONDS
         patience = time.monotonic() + ORPHAN_SECONDS
         if not self.alive():
-            self._child = None  # one that died before has had its say
+            self._child = None  # an earlier one that died
         while not self.ready():
             if not self.alive():
-                said = self.last_words()
-                if self._child and (ORPHANS_MESSAGE not in said or time.monotonic() > patience):
+                reason = self.failure_reason()
+                if self._child and (ORPHANS_MESSAGE not in reason or time.monotonic() > patience):
                     self._child = None
-                    raise self.not_started(said)
+                    raise self.not_started(reason)
                 self.spawn()
             if time.monotonic() > deadline:
                 raise self.not_started(f"not ready after {START_SECONDS} s")
@@ -232,17 +230,16 @@ class Cluster:
 
     def spawn(self) -> None:
         self.clear_stale_locks()
-        with os.fdopen(open_file(self.start_log, os.O_WRONLY | os.O_TRUNC), "wb") as said:
+        with os.fdopen(open_file(self.start_log, os.O_WRONLY | os.O_TRUNC), "wb") as log:
             command = [self.binaries / "postgres", "-D", str(self.pgdata)]
-            self._child = self.account.popen(command, out=said)
+            self._child = self.account.popen(command, out=log)
 
     def clear_stale_locks(self) -> None:
-        """Remove lock files of a postmaster that is no more, but whose number still answers.
+        """Remove lock files of a postmaster that has ended but whose process id is in use.
 
-        PostgreSQL takes whoever has the number for itself and refuses to start: another program
-        (a container's restart reuses low numbers), or its own zombie where nobody reaps. Only the
-        keeper comes here, so no server of ours can be on its way. A number that is nobody's
-        PostgreSQL clears by itself.
+        PostgreSQL would take the process with that id for a running server and refuse to start. It may be another
+        program, because a restarted container reuses low ids, or an unreaped zombie. Only the supervisor calls this, so
+        that no other server of ours is starting. PostgreSQL itself clears the lock of an id that no process has.
         """
         for directory, pattern in ((self.pgdata, PID_FILE), (self.sockets, ".s.PGSQL.*.lock")):
             with open_directory(directory) as handle:
@@ -252,18 +249,18 @@ class Cluster:
                         if pid and not self.is_postmaster(pid):
                             os.unlink(name, dir_fd=handle)
 
-    def last_words(self) -> str:
-        """Why our child ended; its log's collector may write a moment after its end."""
+    def failure_reason(self) -> str:
+        """Return why our child ended; the log collector may write it a moment later."""
         if self._child is None:
             return ""
         for _ in range(20):
-            if said := fatal_line(self.logged(), self._child.pid):
-                return said
+            if line := fatal_line(self.log_lines(), self._child.pid):
+                return line
             time.sleep(0.05)
         return f"exit code {self._child.returncode}"
 
-    def logged(self) -> list[str]:
-        """The lines that the server wrote at its start, and those of its newest log file."""
+    def log_lines(self) -> list[str]:
+        """Return the lines that the server wrote at its start, and those of its newest log file."""
         lines = self.start_log.read_text(errors="replace").splitlines()
         with suppress(OSError), open_directory(self.log) as handle:
             names = names_in(handle, "postgres-*.log")
@@ -273,7 +270,7 @@ class Cluster:
         return lines
 
     def stop(self) -> None:
-        """Fast shutdown: connections are closed, everything committed is on disk."""
+        """Shut the server down: close its connections and sync what is committed."""
         for number, patience in ((signal.SIGINT, STOP_SECONDS), (signal.SIGQUIT, 10)):
             if not self.alive():
                 return
@@ -283,7 +280,7 @@ class Cluster:
                 time.sleep(0.003)
 
     def send(self, number: signal.Signals) -> None:
-        """Signal our child; a postmaster of an earlier keeper is known only by a file of the account."""
+        """Signal our child, or the postmaster of an earlier supervisor, whose id is in a file of the account."""
         if self._child is not None:
             self._child.send_signal(number)
         elif pid := self.pid():
@@ -291,23 +288,23 @@ class Cluster:
 
 
 def first_number(text: str) -> int:
-    """The process id a lock file of PostgreSQL's begins with, 0 where there is none."""
+    """Return the process id at the beginning of a lock file of PostgreSQL; 0 if there is none."""
     number = re.match(r"\s*([0-9]{1,10})\s", f"{text}\n")
     return int(number[1]) if number else 0
 
 
 def fatal_line(lines: list[str], pid: int) -> str:
-    """The fatal line this process wrote, and the one before that names the cause."""
+    """Return the fatal line of this process and the line before it, which names the cause."""
     mark = f"[{pid}] "
-    said = [line.partition(mark)[2].removeprefix("@ ") for line in lines if mark in line]
-    for number, line in enumerate(said):
+    own = [line.partition(mark)[2].removeprefix("@ ") for line in lines if mark in line]
+    for number, line in enumerate(own):
         if line.startswith(("FATAL", "PANIC")):
-            return " ".join(said[max(number - 1, 0) : number + 1])
+            return " ".join(own[max(number - 1, 0) : number + 1])
     return ""
 
 
 def socket_directory(data: Path) -> Path:
-    """Beside the data where its name is short enough for a socket; else for root in /run, closed to other users."""
+    """Return a directory inside the data, or in /run (root) or /tmp if that path is too long for a socket."""
     beside = data / "run"
     if len(os.fsencode(beside / ".s.PGSQL.65535.lock")) <= SOCKET_LIMIT:
         return beside

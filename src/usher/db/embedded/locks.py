@@ -1,4 +1,4 @@
-"""File locks that the kernel gives back when their holder dies, however it dies."""
+"""File locks, which the kernel releases when their holder ends, however it ends."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ from usher.private_files import open_file
 
 
 class FileLock:
-    """One open file under flock: shared by many, or held by one."""
+    """A lock on an open file, shared or exclusive."""
 
     def __init__(self, path: Path) -> None:
         self._file = open_file(path, os.O_RDWR)
@@ -23,7 +23,7 @@ class FileLock:
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def try_take(self, *, patience: float = 0) -> bool:
-        """Whether it could be had; keeps asking for that many seconds."""
+        """Try to take the lock for that many seconds; return whether it was taken."""
         deadline = time.monotonic() + patience
         while True:
             try:
@@ -41,7 +41,7 @@ class FileLock:
 
 @contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
-    """The lock, waited for and held by this block alone."""
+    """Hold the lock exclusively within the block; waits for it."""
     lock = FileLock(path)
     try:
         lock.take()
@@ -51,7 +51,7 @@ def exclusive_lock(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock alone right now."""
+    """Whether a process holds the lock exclusively now."""
     lock = FileLock(path)
     try:
         return not lock.try_take()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def postmaster_alive(pid: int, pgdata: Path, uid: int) -> bool:
-    """True for a running postmaster of this directory and user; a zombie or a stranger with its number is not one."""
+    """Whether this is a running postmaster of the directory and user, not a zombie or another process."""
     if Path("/proc/self/cwd").exists():
         return postmaster_in_proc(pid, pgdata, uid)
     shown = subprocess.run(
@@ -21,7 +21,7 @@ def postmaster_alive(pid: int, pgdata: Path, uid: int) -> bool:
 
 
 def postmaster_in_proc(pid: int, pgdata: Path, uid: int) -> bool:
-    """A postmaster's working directory is its data directory; a zombie has none."""
+    """Check by /proc: a postmaster's working directory is its data directory; a zombie has none."""
     process = Path("/proc", str(pid))
     try:
         home = (process / "cwd").readlink()

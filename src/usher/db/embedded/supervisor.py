@@ -1,9 +1,9 @@
-"""The keeper: one small process beside each embedded server, alive as long as the server has guests.
+"""The supervisor of an embedded server: a small process that runs as long as the server has clients.
 
-It makes and starts the server, starts it again when it dies, and stops it when nobody holds the guests' lock any
-more. Guests need not say goodbye: the kernel drops the lock of a killed process. A keeper that is killed itself
-leaves the server running; the next guest starts a new keeper, which takes the server over.
-Run as `python -m usher.db.embedded DATA PG_BIN PORT`; its first line of output is its report to the guest.
+It creates and starts the server, restarts it when it dies, and stops it when no client holds the lease lock any more;
+the kernel releases the lock of a killed client. If the supervisor itself is killed, the server keeps running, and the
+next client starts a supervisor that takes the server over. It is run as `python -m usher.db.embedded DATA PG_BIN PORT`;
+its first line of output is its report to the client.
 """
 
 import json
@@ -22,12 +22,14 @@ from usher.db.embedded.cluster import Cluster
 from usher.db.embedded.locks import FileLock
 from usher.errors import DataUnusable, UsherError
 
-CHECK_SECONDS = 0.1  # seconds between two looks at the server
+CHECK_SECONDS = 0.1  # between two checks of the server
+LEASE_LOCK = "clients.lock"  # shared by all clients
+SUPERVISOR_LOCK = "supervisor.lock"
 
 
 @dataclass(frozen=True, slots=True)
 class StartReport:
-    """What the keeper tells the guest that started it."""
+    """What the supervisor reports to the client that started it."""
 
     dsn: str = ""
     code: str = ""
@@ -36,7 +38,7 @@ class StartReport:
 
 
 class SupervisorTerminated(BaseException):
-    """The keeper itself was asked to go."""
+    """The supervisor got TERM."""
 
 
 def main() -> None:
@@ -45,14 +47,14 @@ def main() -> None:
     os.chdir("/")
     os.umask(0o077)
     signal.signal(signal.SIGTERM, terminated)
-    lock = FileLock(data / "keeper.lock")
-    # Held already: another keeper came first, and the guest will see its server.
+    lock = FileLock(data / SUPERVISOR_LOCK)
+    # If another supervisor holds the lock, the client waits for that one's server.
     if lock.try_take(patience=2) and (cluster := started_cluster(data, pg_bin, port)):
         supervise(cluster)
 
 
 def started_cluster(data: Path, pg_bin: str, port: int) -> Cluster | None:
-    """The server, made if need be and ready; the guest hears of it either way."""
+    """Return the server, created and started; None if that failed. Report the result to the client."""
     try:
         cluster = open_cluster(data, pg_bin, port)
         cluster.prepare()
@@ -63,7 +65,7 @@ def started_cluster(data: Path, pg_bin: str, port: int) -> Cluster | None:
     except OSError as error:
         send_report(StartReport(code=DataUnusable.code, message=f"{data} cannot be used: {error}."))
         return None
-    # Whoever hears that the server runs may tell us to stop it, and `keep` does not listen yet.
+    # A client that reads the report may send TERM before `supervise` can handle it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     send_report(StartReport(dsn=cluster.dsn()))
     return cluster
@@ -74,32 +76,35 @@ def terminated(_signal: int, _frame: FrameType | None) -> None:
 
 
 def supervise(cluster: Cluster) -> None:
-    """Stay while there are guests, then stop the server; a guest who comes meanwhile waits at the lock."""
-    deserted = threading.Event()
-    guests = FileLock(cluster.data / "guests.lock")
-    threading.Thread(target=wait_for_last_client, args=(guests, deserted), daemon=True).start()
+    """Restart the server when it dies, until the last client has ended; then stop it.
+
+    A client that comes meanwhile waits for the lock.
+    """
+    is_unused = threading.Event()
+    lock = FileLock(cluster.data / LEASE_LOCK)
+    threading.Thread(target=wait_for_last_client, args=(lock, is_unused), daemon=True).start()
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        while not deserted.wait(CHECK_SECONDS):
+        while not is_unused.wait(CHECK_SECONDS):
             if not cluster.alive():
                 restart_server(cluster)
     except SupervisorTerminated:
-        log_line("told to stop")
+        log_line("stopping after TERM")
     cluster.stop()
 
 
-def wait_for_last_client(guests: FileLock, deserted: threading.Event) -> None:
-    """The lock is ours alone once every guest has gone; new ones come in past us until then."""
-    guests.take()
-    deserted.set()
+def wait_for_last_client(lock: FileLock, is_unused: threading.Event) -> None:
+    """Set the event once no client shares the lock; clients may still come until then."""
+    lock.take()
+    is_unused.set()
 
 
 def restart_server(cluster: Cluster) -> None:
-    """One try to start the dead server again; the loop of `keep` makes the next."""
-    log_line("the server died, starting it again")
+    """Try once to restart the server; `supervise` tries again."""
+    log_line("the server died; restarting it")
     try:
         cluster.start()
-        log_line("the server is back")
+        log_line("the server is running again")
     except (UsherError, OSError) as error:
         log_line(str(error))
         time.sleep(1)
@@ -114,7 +119,7 @@ def open_cluster(data: Path, pg_bin: str, port: int) -> Cluster:
 
 
 def copy_binaries(programs: binaries.Binaries, target: Path) -> binaries.Binaries:
-    """The programs where the unprivileged user can run them: a venv in a private home is closed to it."""
+    """Copy the programs to where the unprivileged user can run them; it cannot enter a venv in a private home."""
     if not target.exists():
         partial = target.with_name(f"{target.name}.{os.getpid()}")
         shutil.copytree(programs.directory.parent, partial, symlinks=True)
@@ -124,16 +129,16 @@ def copy_binaries(programs: binaries.Binaries, target: Path) -> binaries.Binarie
 
 
 def send_report(report: StartReport) -> None:
-    """The report to the guest, who may be gone already; after it, output goes to the keeper's log."""
+    """Send the report to the client, which may have ended, and close the output."""
     try:
         sys.stdout.write(json.dumps(asdict(report)) + "\n")
         sys.stdout.flush()
     except OSError:
-        log_line("the guest did not wait")
-    with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a device, not a file
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        log_line("the client did not wait for the report")
+    with open(os.devnull, "wb") as null:  # noqa: PTH123 - a device, not a file
+        os.dup2(null.fileno(), sys.stdout.fileno())
 
 
-def log_line(words: str) -> None:
-    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {words}\n")
+def log_line(text: str) -> None:
+    sys.stderr.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {text}\n")
     sys.stderr.flush()

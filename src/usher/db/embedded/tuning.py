@@ -1,4 +1,4 @@
-"""The embedded server's configuration, from the size of the machine."""
+"""The configuration of the embedded server, by the memory of the machine."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ MB = 1024 * 1024
 
 
 def memory_bytes() -> int:
-    """Bytes of memory this machine, or the container we are in, has."""
+    """Return the memory of this machine or container in bytes."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
@@ -16,12 +16,12 @@ def memory_bytes() -> int:
     return min(total, limit)
 
 
-def memory_share(total: int, part: int, least: int, most: int) -> str:
-    return f"{min(max(total // part // MB, least), most)}MB"
+def memory_share(total: int, divisor: int, minimum: int, maximum: int) -> str:
+    return f"{min(max(total // divisor // MB, minimum), maximum)}MB"
 
 
 def configuration(sockets: Path, log: Path, port: int) -> str:
-    """The text of usher.conf; a port of 0 means no TCP at all."""
+    """Return the text of usher.conf; port 0 means no TCP."""
     total = memory_bytes()
     values = {
         "listen_addresses": "localhost" if port else "",
@@ -33,15 +33,15 @@ def configuration(sockets: Path, log: Path, port: int) -> str:
         "effective_cache_size": memory_share(total, 2, 128, 1 << 20),
         "work_mem": "16MB",
         "maintenance_work_mem": memory_share(total, 16, 64, 512),
-        # A crawl writes in bursts: let WAL grow instead of forcing checkpoints.
+        # A crawl writes in bursts, so WAL may grow instead of forcing checkpoints.
         "max_wal_size": "2GB",
         "checkpoint_timeout": "15min",
-        # Queue tables die young: at the default of a minute a claim lost 60 % in 20 s (measured).
+        # Rows of the queue live briefly: at the default of a minute a claim lost 60 % of its speed in 20 s (measured).
         "autovacuum_naptime": "5s",
         "jit": "off",
         "timezone": "UTC",
         "log_timezone": "UTC",
-        # Seven files, one for each weekday, each begun anew: the log stays bounded.
+        # Seven files, one for each weekday, each truncated after a week: the log stays bounded.
         "logging_collector": "on",
         "log_directory": quoted(log),
         "log_filename": "postgres-%a.log",

@@ -45,7 +45,7 @@ async def download_chunk(
     limit = MAX_FILE_BYTES[kind]
     if size is not None and size > limit:
         raise BadContent(f"{name} is too large: it has {size:,} bytes, more than {limit:,}.")
-    source = ChunkSource(name, address, f"{PATHS[kind]}{chunk}", sha256, size, limit)
+    source = ChunkLocation(name, address, f"{PATHS[kind]}{chunk}", sha256, size, limit)
     file = PartialFile(to)
     try:
         await Download(source, file, ticket, timeout_seconds).run()
@@ -55,7 +55,7 @@ async def download_chunk(
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkSource:
+class ChunkLocation:
     """A file at a component, and its expected size and checksum; `name` is for error messages."""
 
     name: str
@@ -73,7 +73,9 @@ class ChunkSource:
 class Download:
     """The download of one file."""
 
-    def __init__(self, source: ChunkSource, file: PartialFile, ticket: str, timeout: float) -> None:
+    def __init__(
+        self, source: ChunkLocation, file: PartialFile, ticket: str, timeout: float
+    ) -> None:
         self._source, self._file = source, file
         self._pool = component_pool(source, timeout)
         self._headers = {"Host": urlsplit(source.address).netloc.rpartition("@")[2]}
@@ -163,7 +165,7 @@ def range_start(response: StreamedResponse) -> int:
     return int(match[1]) if match else -1
 
 
-def component_pool(source: ChunkSource, timeout: float) -> HttpPool:
+def component_pool(source: ChunkLocation, timeout: float) -> HttpPool:
     try:
         parts = urlsplit(source.address)
         host, port = parts.hostname, parts.port

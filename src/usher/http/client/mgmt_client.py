@@ -51,7 +51,7 @@ from usher.messages.crawler import (
     SitemapLink,
     SitemapReport,
 )
-from usher.messages.fields import INCARNATION_HEADER
+from usher.messages.fields import INCARNATION_HEADER, ComponentRequest
 from usher.messages.front_end import QueryStat, QueryStats, ServerRow
 from usher.messages.index_server import (
     ChunkPages,
@@ -59,6 +59,7 @@ from usher.messages.index_server import (
     CompareHoldingsRequest,
     HeldChunk,
     HoldingsComparison,
+    HoldingsRequest,
     LeavingChunks,
     LostChunks,
     MissingChunk,
@@ -237,14 +238,22 @@ class Client(MgmtConnection):
 
     async def loaded(self, chunks: Iterable[int]) -> list[int]:
         """Report loaded chunks; returns those that have a placement here."""
-        return (await self._report("/set_chunk_loaded", chunks, AcceptedChunks)).chunk_ids
+        return (
+            await self._report(
+                "/set_chunk_loaded", ChunkIdsReport(chunk_ids=[*chunks]), AcceptedChunks
+            )
+        ).chunk_ids
 
     async def leaving(self) -> list[int]:
         """Some of the chunks that this server may drop now; report them afterwards."""
         return (await self._get("/get_chunks/leaving", LeavingChunks, ChunkIdsQuery())).chunks
 
     async def dropped(self, chunks: Iterable[int]) -> list[int]:
-        return (await self._report("/set_chunk_dropped", chunks, AcceptedChunks)).chunk_ids
+        return (
+            await self._report(
+                "/set_chunk_dropped", ChunkIdsReport(chunk_ids=[*chunks]), AcceptedChunks
+            )
+        ).chunk_ids
 
     async def missing(self, chunks: Sequence[MissingChunk]) -> LostChunks:
         """Report chunks that this server has to load and no component has; returns what MGMT does about them."""
@@ -264,7 +273,9 @@ class Client(MgmtConnection):
 
     async def holds(self, chunks: Iterable[int]) -> list[int]:
         """Report all chunks of a server that starts; returns those that it has to drop."""
-        return (await self._report("/v1/holdings", chunks, StrayChunks)).stray
+        return (
+            await self._report("/v1/holdings", HoldingsRequest(chunk_ids=[*chunks]), StrayChunks)
+        ).stray
 
     async def to_retire(self, n: int = 1000) -> list[StalePage]:
         """Pages that this server has to remove from its chunks."""
@@ -298,7 +309,7 @@ class Client(MgmtConnection):
 
     # -- calls
 
-    async def _report(self, path: str, chunks: Iterable[int], of: type[AnswerT]) -> AnswerT:
+    async def _report(self, path: str, report: ComponentRequest, of: type[AnswerT]) -> AnswerT:
         """Report chunks; MGMT declines it if the server did not compare them with this incarnation."""
         headers = {INCARNATION_HEADER: self.compared_with} if self.compared_with else {}
-        return await self._post(path, ChunkIdsReport(chunk_ids=[*chunks]), of, headers)
+        return await self._post(path, report, of, headers)

@@ -67,7 +67,9 @@ async def serve_component(
     """Serve a component's endpoints; callers on other machines need a ticket."""
     guard = options.guard(bind)
     app = component_app(endpoints, health=health, guard=guard, any_name=options.insecure)
-    handlers = {one.path.encode(): rpc_handler(one) for one in endpoints if one.rpc}
+    handlers = {
+        endpoint.path.encode(): rpc_handler(endpoint) for endpoint in endpoints if endpoint.rpc
+    }
     any_name = options.insecure or guard is not None
     rpc = RpcServer(handlers, guard, any_name=any_name) if handlers else None
     async with (
@@ -98,7 +100,9 @@ def component_app(
 ) -> ASGIApp:
     """The endpoints and the probes as an ASGI application; `health` is in the watchdog's words."""
     all_endpoints = [*endpoints, *probe_endpoints(health)]
-    unlogged = frozenset(one.path for one in all_endpoints if one.access.scope == "open")
+    unlogged = frozenset(
+        endpoint.path for endpoint in all_endpoints if endpoint.access.scope == "open"
+    )
     # A server that demands tickets gives nothing to a page that reaches it by a name of its own.
     return Middleware(
         ComponentRouter(guard, all_endpoints),

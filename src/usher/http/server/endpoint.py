@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, get_type_hints
 
 import msgspec
 from starlette.requests import Request
@@ -85,6 +85,33 @@ class Endpoint(Generic[BodyT, AnswerT, ContextT, CallerT]):
     rpc: bool = False
 
 
+def endpoint(
+    method: Literal["GET", "POST", "PUT", "DELETE"],
+    path: str,
+    handler: Callable[[Call[BodyT, ContextT, CallerT]], Awaitable[AnswerT | Response]],
+    summary: str,
+    *,
+    access: AccessRule,
+    response: Any = None,  # noqa: ANN401 - the type of JSON that a Response holds
+    safe: bool = True,
+) -> Endpoint[BodyT, AnswerT, ContextT, CallerT]:
+    """An endpoint with the request and response types that the annotations of its handler declare."""
+    hints = get_type_hints(handler)
+    answer = hints.pop("return")
+    (call,) = hints.values()
+    body = call.__args__[0]
+    return Endpoint(
+        method,
+        path,
+        handler,
+        None if body is type(None) else body,
+        response if answer is Response else answer,
+        summary,
+        access=access,
+        safe=safe,
+    )
+
+
 class Router(Generic[ContextT, CallerT]):
     """An ASGI application that dispatches requests to endpoints. A subclass decides who may call."""
 
@@ -98,9 +125,9 @@ class Router(Generic[ContextT, CallerT]):
         for endpoint in endpoints:
             paths.setdefault(endpoint.path, PathEndpoints(self)).add(endpoint)
         self._fixed: dict[str, ASGIApp] = {
-            path: found for path, found in paths.items() if "{" not in path
+            path: methods for path, methods in paths.items() if "{" not in path
         }
-        patterns = [Route(path, found) for path, found in paths.items() if "{" in path]
+        patterns = [Route(path, methods) for path, methods in paths.items() if "{" in path]
         self._patterns = PathMatcher(patterns, redirect_slashes=False, default=self._not_found)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
