@@ -110,6 +110,10 @@ class ClusterView:
         # Rows last: a server that becomes healthy between the calls is then in both maps, not in neither.
         cluster, probation = await self._read_holdings()
         rows = await self.mgmt.servers_map()
+        if self.mgmt.incarnation != cluster.incarnation:  # restored since the holdings were read
+            self._holdings_due = 0.0
+            cluster, probation = await self._read_holdings()
+            rows = await self.mgmt.servers_map()
         now = time.monotonic()
         changed = (rows, cluster, probation) != (self._server_rows, self._cluster, self._probation)
         self._changes += changed
