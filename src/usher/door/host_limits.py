@@ -9,6 +9,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import attrgetter
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
@@ -185,9 +187,7 @@ class PageLimits:
         """Count the new pages that the statement admitted."""
         if len(self._since) > MAX_CACHED_HOSTS:  # hosts are counted again when they come back
             self._counts, self._since = {}, Counter()
+        # Without a Python loop, which takes three times as long for every batch.
         by_place = [0, *urls.hosts]
-        self._since.update(
-            by_place[place]
-            for place, judgement in zip(urls.places, judgements, strict=True)
-            if judgement.is_new_page
-        )
+        new = compress(urls.places, map(attrgetter("is_new_page"), judgements))
+        self._since.update(map(by_place.__getitem__, new))
