@@ -1,4 +1,4 @@
-"""Chunks of which little is left become few, with real processes, whoever is killed: no page is lost or there twice."""
+"""Compaction with real processes, some of which are killed: no page is lost or there twice."""
 
 import time
 from pathlib import Path

@@ -105,7 +105,7 @@ def item(feed: int, number: int, published: int) -> str:
 
 @contextmanager
 def theatre(port: int) -> Iterator[tuple[ProcessStack, str, Publisher, Website, Path]]:
-    """Processes on open_stack, and feeds that they are subscribed to."""
+    """Processes of a stack, and feeds that they are subscribed to."""
     publisher = Publisher()
     with Website(port=port) as site, open_stack(CONFIG) as (stack, lease, directory):
         for number in range(FEEDS):

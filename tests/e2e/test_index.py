@@ -18,7 +18,7 @@ WATCHDOG = ("--every", "0.5", "--misses", "2", "--probation", "0.5", "--grace", 
 
 
 def page(number: int) -> Response:
-    text = f"The seat number{number} in this running_stack is as good as others are."
+    text = f"The seat number{number} in this stack is as good as others are."
     link = f"<a href='/{number + 1}'>next</a>" if number + 1 < PAGES else ""
     return Response(
         f"<html lang=en><title>Seat {number}</title><p>{text}</p>{link}</html>".encode()

@@ -112,7 +112,7 @@ def test_everything_ends_well_whoever_dies(capsys: pytest.CaptureFixture[str]) -
         bring_on(stack, book)
         assert eventually(
             lambda: bool(book.read_text()), 90
-        )  # else nobody has anything to lose yet
+        )  # else no component has anything to lose yet
         deaths = trouble(stack, lease, luck)
         ended = eventually(lambda: over(lease.dsn), 240)
         fetches = [line.split() for line in book.read_text().splitlines()]

@@ -109,7 +109,7 @@ async def under_load(asker: Asker, totals: dict[str, int]) -> AsyncIterator[Load
 
 
 class Hall:
-    """The running_stack, and what its rows hold."""
+    """The running stack, and what its rows hold."""
 
     def __init__(self, stack: Stack, documents: int) -> None:
         self.stack, self.documents = stack, documents

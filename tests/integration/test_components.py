@@ -221,7 +221,7 @@ async def test_only_index_servers_are_drained(conn: Connection) -> None:
     with pytest.raises(BadInput):
         await components.drain(conn, "c", on=True, now=NOW)
     with pytest.raises(NotFound):
-        await components.drain(conn, "nobody", on=True, now=NOW)
+        await components.drain(conn, "unknown", on=True, now=NOW)
 
 
 async def test_the_watchdogs_findings_are_kept(conn: Connection) -> None:

@@ -32,4 +32,4 @@ async def test_a_host_has_room_for_so_many_and_an_unknown_one_for_none(database:
         assert len(await add_offers(conn, "a.com", many, now=NOW)) == MAX_FEEDS_PER_HOST - 10
         assert await add_offers(conn, "a.com", many, now=NOW) == []
         assert len(await add_offers(conn, "b.com", many, now=NOW)) == 5
-        assert await add_offers(conn, "nobody.com", [OTHER], now=NOW) == []
+        assert await add_offers(conn, "unknown.com", [OTHER], now=NOW) == []

@@ -53,7 +53,7 @@ async def test_hosts_are_put_together_and_apart(conn: Connection) -> None:
     assert (found["two"].hosts, found["two"].some) == (2, ["b.com", "c.com"])
     assert found["two"].crawl_delay == 2 * SECOND, "a delay that is not given stays"
     assert await politeness_groups.group(conn, "two", [], delay=timedelta(0)) == []
-    assert await politeness_groups.ungroup(conn, ["c.com", "a.com", "nobody.com"]) == [
+    assert await politeness_groups.ungroup(conn, ["c.com", "a.com", "unknown.com"]) == [
         "a.com",
         "c.com",
     ]

@@ -120,7 +120,7 @@ async def test_a_finished_answer_is_not_waited_on() -> None:
 
 async def test_silence_has_a_reason_and_many_are_asked_at_once(conn: Connection) -> None:
     async with answering(OK, end=False) as frozen, answering(OK + b"\r\n" + HEALTHY) as good:
-        hosts = [good, "127.0.0.1:1", "nobody.invalid:5000", "[::1]:1", frozen]
+        hosts = [good, "127.0.0.1:1", "unknown.invalid:5000", "[::1]:1", frozen]
         found = [await identify_by_host(conn, host=host, now=now()) for host in hosts]
         start = time.monotonic()
         pings = await ping_all([*found, *[found[-1]] * 95], timeout=1)
