@@ -321,9 +321,9 @@ def test_a_crawl_runs_no_jobs_unless_asked(data: Path) -> None:
             job = queue.add("/bin/true")
             with show(data, "crawl", "--again", "--then", "serve", site.url("/")) as crawl:
                 assert eventually(lambda: "Search page" in crawl.said, 120), crawl.logs
-                desk = (data / "logs" / "desk.log").read_text()
-                assert "manager" not in desk
-                assert "scheduler" not in desk
+                mgmt_log = (data / "logs" / "mgmt.log").read_text()
+                assert "manager" not in mgmt_log
+                assert "scheduler" not in mgmt_log
                 crawl.ctrl_c()
                 crawl.ends()
             assert queue.rows("select state from control.job where id = %s", job) == [("pending",)]
