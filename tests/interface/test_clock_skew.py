@@ -79,7 +79,7 @@ def test_the_watchdog_reports_its_skew_in_status(database: str) -> None:
         process.kill()
         process.wait()
     assert "3600.0 s ahead of the database's" in status.out
-    assert "leads; last round" in status.out
+    assert "active; last round" in status.out
 
 
 def test_doctor_and_status_report_the_skew_of_this_machine(database: str) -> None:
