@@ -118,6 +118,10 @@ class Hall:
         # The rows last: a server that becomes healthy between the calls is then in both maps, not in neither.
         cluster, probation = await self._holdings()
         rows = await self.mgmt.servers_map()
+        if self.mgmt.incarnation != cluster.incarnation:  # restored since the holdings were read
+            self._holdings_due = 0.0
+            cluster, probation = await self._holdings()
+            rows = await self.mgmt.servers_map()
         now = time.monotonic()
         changed = (rows, cluster, probation) != self._drawn
         self._changes += changed
