@@ -42,8 +42,8 @@ def enter(stack: Stack) -> None:
 def complete(stack: Stack, urls: list[str]) -> None:
     """Each row finds each page once."""
     for row in (1, 2):
-        found = eventually(lambda row=row: stack.find(row, "running_stack") == urls, 20)  # type: ignore[misc]
-        assert found, (row, len(stack.find(row, "running_stack")), stack.crawl.log[-4000:])
+        found = eventually(lambda row=row: stack.find(row, "stack") == urls, 20)  # type: ignore[misc]
+        assert found, (row, len(stack.find(row, "stack")), stack.crawl.log[-4000:])
 
 
 @pytest.mark.soak
