@@ -18,7 +18,7 @@ WATCHDOG = ("--every", "0.5", "--misses", "2", "--probation", "0.5", "--grace", 
 
 
 def page(number: int) -> Response:
-    text = f"The seat number{number} in this stack is as good as others are."
+    text = f"The seat number{number} in this house is as good as others are."
     link = f"<a href='/{number + 1}'>next</a>" if number + 1 < PAGES else ""
     return Response(
         f"<html lang=en><title>Seat {number}</title><p>{text}</p>{link}</html>".encode()
@@ -42,8 +42,8 @@ def enter(stack: Stack) -> None:
 def complete(stack: Stack, urls: list[str]) -> None:
     """Each row finds each page once."""
     for row in (1, 2):
-        found = eventually(lambda row=row: stack.find(row, "stack") == urls, 20)  # type: ignore[misc]
-        assert found, (row, len(stack.find(row, "stack")), stack.crawl.log[-4000:])
+        found = eventually(lambda row=row: stack.find(row, "house") == urls, 20)  # type: ignore[misc]
+        assert found, (row, len(stack.find(row, "house")), stack.crawl.log[-4000:])
 
 
 @pytest.mark.soak
