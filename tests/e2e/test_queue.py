@@ -35,7 +35,7 @@ def fill(dsn: str, book: Path) -> None:
         values ('r0', 1, '1 ms'), ('r1', 2, '0'), ('r2', 5, '0');
         insert into control.job (type, program, args, resource_id)
         select
-            't' || i %% 2, case when i %% 10 = 0 then %(python)s else 'errands:errand' end,
+            't' || i %% 2, case when i %% 10 = 0 then %(python)s else 'support.queue.logged_jobs:errand' end,
             case when i %% 10 = 0 then array[%(script)s, %(book)s] else array[%(book)s] end,
             case when i %% 3 = 0 then 1 + i %% 9 / 3 end
         from generate_series(1, %(jobs)s) i
