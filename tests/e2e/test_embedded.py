@@ -197,7 +197,7 @@ def test_another_major_version_is_refused_and_nothing_is_touched(data: Path) -> 
     with lease_server(data, pg_bin=str(DEBIAN)) as lease:
         write(lease.dsn, 1)
     wait_stopped(data)
-    with pytest.raises(WrongVersion, match=r"made by PostgreSQL 15.*are 18") as caught:
+    with pytest.raises(WrongVersion, match=r"created by PostgreSQL 15.*are 18") as caught:
         lease_server(data)
     assert "usher db dump" in caught.value.hint
     with lease_server(data, pg_bin=str(DEBIAN)) as lease:

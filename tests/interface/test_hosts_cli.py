@@ -360,8 +360,8 @@ def test_nothing_is_taken_of_a_line_that_conflicts(database: str, tmp_path: Path
         "0100000300000100\tlocalhost:1": "a name without a TLD is under 127",
         "FF00000300000100\tw.z.gov": "tld must be from 1 to 127",
         "nonsense\tw.z.gov": "not 1 to 16 hexadecimal digits",
-        "0100000300000100\ta b": "not the name of a host",
-        "0100000300000100": "not the name of a host",
+        "0100000300000100\ta b": "not a host name",
+        "0100000300000100": "not a host name",
     }
     (tmp_path / "numbers").write_text("\n".join(lines))
     ran = at(database, "domain64", "import", tmp_path / "numbers")
