@@ -267,6 +267,9 @@ def test_the_operator_gives_and_takes_permissions(database: str) -> None:
     assert "links from other hosts are refused (private_host)" in said
     assert at("hosts", "set", "127.0.5.1", "--no-allow-private").code == 0
     assert allowed("127.0.5.1") == []
-    assert "grant it with `usher hosts set URL --allow-private`" in at("explain", "http://127.0.5.1/x").out
+    assert (
+        "grant it with `usher hosts set URL --allow-private`"
+        in at("explain", "http://127.0.5.1/x").out
+    )
     public = at("hosts", "set", "93.184.216.34", "--allow-private")
     assert (public.code, "has no private address" in public.err) == (2, True)
