@@ -3,7 +3,7 @@
 # make chaos         injects faults into a whole cluster in network namespaces, for hours
 # make chaos-quick   does the same in under five minutes
 # make check         checks format, lint, types and import order
-.PHONY: test soak chaos chaos-quick check format migrations schema access conformance lock licences packages
+.PHONY: pictures test soak chaos chaos-quick check format migrations schema access conformance lock licences packages
 
 PY = .venv/bin/python
 
@@ -52,6 +52,10 @@ lock: .venv/requirements-dev.lock
 # Writes the page of dependencies and their licences from the installed packages.
 licences: .venv/requirements-dev.lock
 	$(PY) scripts/licences.py >docs/licences.md
+
+# Writes the pictures of README: a recording of the terminal and a screenshot.
+pictures: .venv/requirements-dev.lock
+	$(PY) scripts/pictures.py
 
 # Installs what the tests use in addition: Debian packages and a corpus of feeds; skipped if it is not available.
 packages: .venv/requirements-dev.lock

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -15,16 +15,23 @@ def stop_events(stop: asyncio.Event | None = None) -> Iterator[tuple[asyncio.Eve
     if stop is not None:
         yield stop, asyncio.Event()
         return
-    loop = asyncio.get_running_loop()
     events = asyncio.Event(), asyncio.Event()
 
-    def on_signal() -> None:
+    def set_next() -> None:
         next((event for event in events if not event.is_set()), events[-1]).set()
 
-    for number in SIGNALS:
-        loop.add_signal_handler(number, on_signal)
-    try:
+    with on_signals(set_next):
         yield events
+
+
+@contextmanager
+def on_signals(call: Callable[[], None]) -> Iterator[None]:
+    """Call a function at each TERM or INT within the block."""
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, call)
+    try:
+        yield
     finally:
         for number in SIGNALS:
             loop.remove_signal_handler(number)

@@ -20,107 +20,107 @@ REGISTRY = CollectorRegistry()
 """A registry of our own: a program that embeds Usher keeps the default one."""
 
 
-def _counter(name: str, text: str, *labels: str) -> Counter:
+def counter(name: str, text: str, *labels: str) -> Counter:
     return Counter(name, text, labels, registry=REGISTRY)
 
 
-def _gauge(name: str, text: str, *labels: str) -> Gauge:
+def gauge(name: str, text: str, *labels: str) -> Gauge:
     return Gauge(name, text, labels, registry=REGISTRY)
 
 
-def _histogram(name: str, text: str, *labels: str, buckets: tuple[float, ...]) -> Histogram:
+def histogram(name: str, text: str, *labels: str, buckets: tuple[float, ...]) -> Histogram:
     return Histogram(name, text, labels, buckets=buckets, registry=REGISTRY)
 
 
-DB_SECONDS = _histogram(
+DB_SECONDS = histogram(
     "usher_db_seconds",
     "Duration of a named statement.",
     "statement",
     buckets=(0.001, 0.005, 0.02, 0.1, 0.5, 2, 10),
 )
-DB_RECONNECTS = _counter(
+DB_RECONNECTS = counter(
     "usher_db_reconnects_total", "Lost database connections that were replaced."
 )
-CLOCK_SKEW = _gauge(
+CLOCK_SKEW = gauge(
     "usher_clock_skew_seconds", "How far this machine's clock is ahead of the database's."
 )
-HTTP_REFUSED = _counter(
+HTTP_REFUSED = counter(
     "usher_http_refused_total",
     "HTTP connections closed because of a request outside the limits, by response status.",
     "status",
 )
-VERDICTS = _counter(
+VERDICTS = counter(
     "usher_door_verdicts_total", "URLs that the door has judged, by reason.", "reason"
 )
 
-SCHEDULED_JOBS = _counter(
+SCHEDULED_JOBS = counter(
     "usher_queue_scheduled_total", "Jobs that the scheduler created from due tasks."
 )
-RETRIED_JOBS = _counter("usher_queue_retried_total", "Jobs to be retried after a temporary error.")
-EXPIRED_LEASES = _counter(
+RETRIED_JOBS = counter("usher_queue_retried_total", "Jobs to be retried after a temporary error.")
+EXPIRED_LEASES = counter(
     "usher_queue_leases_ended_total", "Runs that ended because their lease expired."
 )
-WAITING_JOBS = _gauge(
+WAITING_JOBS = gauge(
     "usher_queue_waiting", "Jobs that could run now, by type, counted up to 10,000.", "type"
 )
-OLDEST_JOB_SECONDS = _gauge(
+OLDEST_JOB_SECONDS = gauge(
     "usher_queue_oldest_seconds", "Waiting time of the oldest job that could run now.", "type"
 )
-JOB_RUNS = _counter(
+JOB_RUNS = counter(
     "usher_queue_runs_total", "Runs that ended, by type and job state.", "type", "state"
 )
-RUNNING_JOBS = _gauge("usher_queue_running", "Programs that this manager runs.", "type")
-JOB_WAIT_SECONDS = _histogram(
+RUNNING_JOBS = gauge("usher_queue_running", "Programs that this manager runs.", "type")
+JOB_WAIT_SECONDS = histogram(
     "usher_queue_waited_seconds",
     "Time from a job's due time to its claim.",
     "type",
     buckets=(0.01, 0.05, 0.2, 1, 5, 30, 300, 3600),
 )
-RUN_SECONDS = _histogram(
+RUN_SECONDS = histogram(
     "usher_queue_run_seconds",
     "Duration of a program.",
     "type",
     buckets=(0.01, 0.1, 1, 10, 60, 600, 3600),
 )
 
-CRAWLED_PAGES = _counter(
+CRAWLED_PAGES = counter(
     "usher_crawl_pages_total", "Pages that a crawler visited, by result.", "result"
 )
-LINKS_FOUND = _counter(
+LINKS_FOUND = counter(
     "usher_crawl_links_total", "Links that a crawler sent to the door, without recent repetitions."
 )
 
-PINGS = _counter(
+PINGS = counter(
     "usher_mgmt_pings_total", "Pings of components, by result: good, bad or silent.", "result"
 )
-ROUND_SECONDS = _histogram(
+ROUND_SECONDS = histogram(
     "usher_mgmt_round_seconds",
     "Duration of a round of the watchdog.",
     buckets=(0.01, 0.05, 0.2, 1, 2, 5, 20, 60),
 )
-COMPONENTS_BY_HEALTH = _gauge(
+COMPONENTS_BY_HEALTH = gauge(
     "usher_mgmt_components",
     "Components by type and health, as seen by the leading watchdog.",
     "type",
     "health",
 )
-LOST_CHUNKS = _counter(
+LOST_CHUNKS = counter(
     "usher_mgmt_lost_chunks_total",
     "Chunks to be crawled or built again because only a lost component had them.",
     "type",
 )
-MOVED_PLACEMENTS = _counter(
+MOVED_PLACEMENTS = counter(
     "usher_mgmt_moved_seats_total", "Placements that moved to another server."
 )
-COMPACTED_CHUNKS = _counter(
+COMPACTED_CHUNKS = counter(
     "usher_mgmt_compacted_chunks_total",
     "Chunks that compaction removed, and chunks that it merged from others.",
     "what",
 )
-UNPLACED_CHUNKS = _gauge(
+UNPLACED_CHUNKS = gauge(
     "usher_mgmt_unseated", "Chunks without a placement in a row, counted up to 10,000.", "row"
 )
-UNLOADED_PLACEMENTS = _gauge(
+UNLOADED_PLACEMENTS = gauge(
     "usher_mgmt_unloaded",
     "Placements whose server has not loaded the chunk yet, counted up to 10,000.",
     "row",

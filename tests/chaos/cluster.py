@@ -97,6 +97,7 @@ class Cluster:
             "USHER_CONFIG": str(self.directory / "usher.toml"),
             "USHER_CHUNK_LEASE": str(CHUNK_LEASE_SECONDS),
             "USHER_JOB_LEASE": str(JOB_LEASE_SECONDS),
+            "USHER_CONNECT_TIMEOUT": "60",  # as docs/machines.md says: longer than a failover
         }
         with suppress(KeyError):
             base["PYTHONPYCACHEPREFIX"] = os.environ["PYTHONPYCACHEPREFIX"]

@@ -119,6 +119,7 @@ class Run:
         disturbed = self.disturbed_by([machine.name for _, machine in chosen])
         for searcher in disturbed:
             searcher.disturbed.set()
+            searcher.disturbances += 1
         self.say(f"fault {len(self.report.faults) + 1}: {names} for {seconds} s")
         with ExitStack() as faults:
             for kind, machine in chosen:

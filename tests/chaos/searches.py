@@ -82,6 +82,7 @@ class Searcher(threading.Thread):
         self.problems: list[str] = []
         self.stopping = threading.Event()
         self.disturbed = threading.Event()  # a fault is on this front-end, or on every row
+        self.disturbances = 0  # faults so far that disturbed this searcher
 
     def run(self) -> None:
         while not self.stopping.wait(PAUSE_SECONDS):
@@ -90,10 +91,12 @@ class Searcher(threading.Thread):
                 self.search_once(self.dice.choice(pages))
 
     def search_once(self, page: Page) -> None:
-        was_disturbed = self.disturbed.is_set()
+        was_disturbed, before = self.disturbed.is_set(), self.disturbances
         started = time.monotonic()
         answer = search(self.cluster, self.front, page)
-        if answer.outcome == "failed" and (was_disturbed or self.disturbed.is_set()):
+        # A fault that began and ended meanwhile may have lost the answer.
+        is_disturbed = was_disturbed or self.disturbances > before
+        if answer.outcome == "failed" and is_disturbed:
             self.excused += 1
             return
         self.counts[answer.outcome] += 1

@@ -14,9 +14,16 @@ ACTIONS = sorted(path.stem for path in (CLI / "actions").glob("[a-z]*.py"))
 SQL = re.compile(r"\b(select .+ from|insert into|update .+ set|delete from)\b", re.IGNORECASE)
 
 
-def imports(path: Path) -> list[ast.ImportFrom]:
-    tree = ast.parse(path.read_text())
-    return [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+def used_actions(path: Path) -> list[str]:
+    """The modules that a command module uses, as in `actions.hosts.find_hosts`."""
+    nodes = [
+        node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+    ]
+    return [
+        node.attr
+        for node in nodes
+        if isinstance(node.value, ast.Name) and node.value.id == "actions"
+    ]
 
 
 @pytest.mark.parametrize("name", ACTIONS)
@@ -26,14 +33,16 @@ def test_an_actions_module_has_a_command_module_of_its_first_word(name: str) -> 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_a_command_module_uses_only_its_own_actions(name: str) -> None:
-    for node in imports(CLI / "commands" / f"{name}.py"):
-        if node.module == "usher.cli.actions":
-            modules = [alias.name for alias in node.names]
-        elif node.module and node.module.startswith("usher.cli.actions."):
-            modules = [node.module.rpartition(".")[2]]
-        else:
-            continue
-        assert [module.partition("_")[0] for module in modules] == [name] * len(modules)
+    modules = used_actions(CLI / "commands" / f"{name}.py")
+    assert [module.partition("_")[0] for module in modules] == [name] * len(modules)
+
+
+def test_the_stub_of_the_actions_names_every_module() -> None:
+    stub = ast.parse((CLI / "actions" / "__init__.pyi").read_text())
+    names = [
+        alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    ]
+    assert names == ACTIONS
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

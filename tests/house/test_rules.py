@@ -84,7 +84,7 @@ async def test_every_statement_is_valid_sql(
 def test_every_statement_has_a_purpose_and_is_used(store: Statements, statement: Statement) -> None:
     assert statement.text.startswith("-- "), "the first line after the name states its purpose"
     code = store.file.with_suffix(".py").read_text()
-    assert re.search(rf"\bstore\.{statement.name}\.(rows|row|tuples|run)\(", code)
+    assert re.search(rf"\bstore\.{statement.name}\.(rows|row|only|tuples|column|value|run)\(", code)
 
 
 @pytest.mark.parametrize("store", STORES, ids=lambda store: store.file.stem)

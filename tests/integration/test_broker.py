@@ -13,6 +13,7 @@ from support.index.rows import Chunks, Rows, ServerProcess, filled
 from usher.errors import Unreachable
 from usher.index.document import IndexDocument
 from usher.query.language import parse_query
+from usher.search import cluster_map
 from usher.search.broker import Broker
 from usher.search.cluster_map import ClusterView
 from usher.search.merge import merge
@@ -214,7 +215,10 @@ async def test_two_incomplete_rows_complement_each_other(rows: Rows) -> None:
         assert len(set(urls(everything))) == 10
 
 
-async def test_a_departed_server_is_missing_until_its_row_is_complete(rows: Rows) -> None:
+async def test_a_departed_server_is_missing_until_its_row_is_complete(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_map, "UNLISTED_SECONDS", 0.0)
     await rows.rows(1, 3, CHUNKS)
     lost = rows.servers[0]
     async with rows.cluster() as cluster:

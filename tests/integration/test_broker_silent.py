@@ -11,6 +11,7 @@ import pytest
 from support.index.documents import page
 from support.index.rows import Rows
 from usher.query.language import parse_query
+from usher.search import cluster_map
 from usher.search.broker import Broker
 from usher.search.cluster_map import ClusterView
 from usher.search.index_servers import PROBE_TIMEOUT_SECONDS
@@ -77,6 +78,22 @@ async def test_a_server_that_leaves_probation_between_two_calls_is_not_forgotten
         await cluster.refresh()
         answer = await search(cluster)
     assert (answer.results.total, answer.partial) == (TOTAL, False)
+
+
+async def test_a_server_that_no_map_lists_for_a_moment_is_still_asked(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MGMT's maps are cached, each for itself: a server that changes from one to the other may be in neither."""
+    monkeypatch.setattr(cluster_map, "UNLISTED_SECONDS", 1.0)
+    await rows.rows(1, 1, DOCUMENTS)
+    async with rows.cluster() as cluster:
+        del rows.maps.rows[1]
+        await cluster.refresh()
+        cluster._holdings_due = 0
+        await cluster.refresh()
+        answer = await search(cluster)
+        assert (answer.results.total, answer.partial) == (TOTAL, False)
+        assert await becomes(cluster, lambda: not cluster.servers)
 
 
 async def test_a_silent_server_is_detected_without_a_query(rows: Rows) -> None:

@@ -107,3 +107,19 @@ async def test_a_pool_keeps_the_databases_clock(database: str) -> None:
     async with Database(database) as db:
         assert not db.clock.is_stale
         assert abs(db.clock.now() - datetime.now(UTC)) < timedelta(seconds=2)
+
+
+async def test_a_slow_first_sample_of_the_clock_does_not_last(database: str) -> None:
+    clock = DatabaseClock()
+    async with await connect(database) as conn:
+        await conn.execute("create schema slow")
+        await conn.execute("""
+            create function slow.clock_timestamp() returns timestamptz language sql as
+            $$ select pg_catalog.clock_timestamp() from pg_sleep(1.2) $$
+        """)
+        await conn.execute("set search_path = slow, pg_catalog")
+        await clock.sync(conn)
+        assert clock.is_stale
+        await conn.execute("set search_path = pg_catalog")
+        await clock.sync(conn)
+        assert not clock.is_stale

@@ -13,6 +13,7 @@ from usher.door import admin, hosts
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.guestbook import FetchReport
 from usher.door.rules import Knock, Verdict
+from usher.door.scope import ScopeKind
 
 MONDAY = datetime(2026, 11, 16, 8, tzinfo=UTC)
 WEEK = timedelta(days=7)
@@ -260,7 +261,7 @@ async def test_a_query_filter_changes_what_is_kept(door: Doorkeeper) -> None:
     ],
 )
 async def test_links_reach_as_far_as_the_scope(
-    door: Doorkeeper, scope: admin.ScopeKind, reached: list[str]
+    door: Doorkeeper, scope: ScopeKind, reached: list[str]
 ) -> None:
     found = [
         "https://www.nasa.gov/",

@@ -25,7 +25,7 @@ from support.mgmt.plain_components import Component, at_once
 from support.processes.commands import usher
 from usher.api.incarnation_cache import IncarnationCache
 from usher.db.pool import Connection, Database, connect
-from usher.messages.index_server import HeldChunk
+from usher.messages.index_server import HeldChunk, HoldingsComparison
 from usher.mgmt import chunks, incarnation, missing_chunks, placements, server_maps
 from usher.mgmt.missing_chunks import MissingFile
 from usher.mgmt.placements import PlanResult
@@ -84,7 +84,7 @@ async def test_no_copy_counts_as_loaded_until_its_server_compared_it(conn: Conne
     assert drawn.unrestored == [first, second]
     assert [held for _, servers in drawn.rows for _, held in servers] == [[], []]
     held = [HeldChunk(first, 3, 3), HeldChunk(second, 2, 3), HeldChunk(77, 1, 1)]
-    assert await placements.compare(conn, one, held, now=NOW) == ([77], [second])
+    assert await placements.compare(conn, one, held, now=NOW) == HoldingsComparison([77], [second])
     assert await placements.returned(conn, one, {first}, now=NOW) == []
     assert await wanted(conn, one) == [second], "documents of it were taken out in another history"
     assert await unrestored(conn) == [first, second], "the other row has none"
@@ -103,7 +103,7 @@ async def test_another_file_or_none_is_loaded_again(conn: Connection) -> None:
     await incarnation.begin(conn, "restored")
     held = [whole(same), HeldChunk(other, 3, 3, "sum 0"), HeldChunk(lost, 3)]
     found = await placements.compare(conn, one, held, now=NOW)
-    assert found == ([], [other, lost])
+    assert found == HoldingsComparison([], [other, lost])
 
 
 async def test_a_comparison_without_a_restore_finds_what_the_server_lacks(
@@ -113,7 +113,7 @@ async def test_a_comparison_without_a_restore_finds_what_the_server_lacks(
     good, poor = await build(conn, 2)
     await load(conn, [one])
     held = [HeldChunk(good, 1, 1), HeldChunk(poor, 0, 1)]
-    assert await placements.compare(conn, one, held, now=NOW) == ([], [poor])
+    assert await placements.compare(conn, one, held, now=NOW) == HoldingsComparison([], [poor])
     assert await wanted(conn, one) == [poor]
 
 

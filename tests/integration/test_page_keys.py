@@ -7,9 +7,10 @@ import pytest
 from support.mgmt.admitted_pages import NOW
 from support.mgmt.compaction import House, paths
 from usher.db.pool import Connection
+from usher.messages.components import ForeignPages
+from usher.messages.index_server import ChunkPages
 from usher.mgmt import components, page_keys
 from usher.mgmt.components import ComponentRecord
-from usher.mgmt.page_keys import ChunkPageKeys, ForeignCount
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ async def house(conn: Connection) -> House:
     return await House.of_mgmt(conn)
 
 
-async def keys(house: House, chunk: int, server: int | None = None) -> ChunkPageKeys:
+async def keys(house: House, chunk: int, server: int | None = None) -> ChunkPages:
     [pages] = await page_keys.page_keys(house.conn, [chunk], server=server)
     assert pages.chunk_id == chunk
     return pages
@@ -31,27 +32,27 @@ async def test_a_chunk_keeps_the_pages_that_later_chunks_crawl_again(house: Hous
     first = await house.crawl("/0", "/1", "/2")
     for _ in range(2):
         later = await house.crawl("/1", "/2")
-        assert await keys(house, first) == ChunkPageKeys(first, named("/0", "/1", "/2"), [])
-        assert await keys(house, later) == ChunkPageKeys(later, named("/1", "/2"), [])
+        assert await keys(house, first) == ChunkPages(first, named("/0", "/1", "/2"), [])
+        assert await keys(house, later) == ChunkPages(later, named("/1", "/2"), [])
 
 
 async def test_pages_that_brought_no_text_are_known_but_not_to_be_indexed(house: House) -> None:
     first = await house.crawl("/0", "/1", "/2")
     same = await house.crawl("/0", "/1", same=["/1"])
     gone = await house.fetch("/2", "/3", result="failure", status=500)
-    assert await keys(house, same) == ChunkPageKeys(same, named("/0"), named("/1"))
-    assert await keys(house, gone) == ChunkPageKeys(gone, [], named("/2", "/3"))
-    assert await keys(house, first) == ChunkPageKeys(first, named("/0", "/1", "/2"), [])
+    assert await keys(house, same) == ChunkPages(same, named("/0"), named("/1"))
+    assert await keys(house, gone) == ChunkPages(gone, [], named("/2", "/3"))
+    assert await keys(house, first) == ChunkPages(first, named("/0", "/1", "/2"), [])
 
 
 async def test_pages_reported_without_details_are_indexed_until_another_chunk_has_them(
     house: House,
 ) -> None:
     first = await house.crawl("/0", "/1", "/2", told=False)
-    assert await keys(house, first) == ChunkPageKeys(first, named("/0", "/1", "/2"), [])
+    assert await keys(house, first) == ChunkPages(first, named("/0", "/1", "/2"), [])
     await house.crawl("/1")
     await house.crawl("/2", told=False)
-    assert await keys(house, first) == ChunkPageKeys(first, named("/0", "/2"), named("/1"))
+    assert await keys(house, first) == ChunkPages(first, named("/0", "/2"), named("/1"))
 
 
 async def test_a_chunk_made_of_others_has_what_was_alive_of_them(house: House) -> None:
@@ -60,15 +61,15 @@ async def test_a_chunk_made_of_others_has_what_was_alive_of_them(house: House) -
     assert await house.built(chunk)
     alive = [key for source in sources for key in source.keys]
     assert alive == named("/0", "/4", "/8")
-    assert await keys(house, chunk) == ChunkPageKeys(chunk, alive, [])
+    assert await keys(house, chunk) == ChunkPages(chunk, alive, [])
     for source, number in zip(made.sources, range(3), strict=True):
-        assert await keys(house, source) == ChunkPageKeys(source, named(*paths(number)), [])
+        assert await keys(house, source) == ChunkPages(source, named(*paths(number)), [])
     await house.load(chunk)
     for row in (0, 1):
         await house.retire(row)
     assert (await house.compact()).retired == made.sources
     await house.crawl("/0")
-    assert await keys(house, chunk) == ChunkPageKeys(chunk, alive, [])
+    assert await keys(house, chunk) == ChunkPages(chunk, alive, [])
 
 
 async def test_a_server_gets_the_keys_of_its_own_chunks(house: House) -> None:
@@ -83,7 +84,7 @@ async def test_a_server_gets_the_keys_of_its_own_chunks(house: House) -> None:
 async def test_a_chunk_of_an_earlier_schema_has_the_pages_of_the_guestbook(house: House) -> None:
     chunk = await house.fetch("/0", "/1")
     await house.run("update work.chunk set page_ids = null where id = %s", chunk)
-    assert await keys(house, chunk) == ChunkPageKeys(chunk, named("/0", "/1"), [])
+    assert await keys(house, chunk) == ChunkPages(chunk, named("/0", "/1"), [])
 
 
 async def component(house: House, id_: int) -> ComponentRecord:
@@ -93,7 +94,7 @@ async def component(house: House, id_: int) -> ComponentRecord:
 
 async def reported(house: House, reporter: int, chunk: int, count: int, now: datetime = NOW) -> int:
     """How many chunks MGMT took the report of."""
-    dropped = [ForeignCount(chunk, count, ["https://bank.test/", "https://shop.test/"])]
+    dropped = [ForeignPages(chunk, count, ["https://bank.test/", "https://shop.test/"])]
     return len(
         await page_keys.report(house.conn, await component(house, reporter), dropped, now=now)
     )

@@ -325,7 +325,8 @@ async def test_what_a_server_is_told_of_a_chunk(conn: Connection) -> None:
     hosts = dict(await rows_of(conn, "select id, host from work.component"))
     assert (first.crawler_host, first.index_builder_host) == ("crawler:1", "index-builder:1")
     assert (first.chunk_id, first.sha256, first.bytes) == (new[0], "c1", None)
-    assert first.rows == [(1, hosts[one]), (2, hosts[two]), (3, hosts[three])]
+    servers = [(server.row, server.host) for server in first.index_server_host]
+    assert servers == [(1, hosts[one]), (2, hosts[two]), (3, hosts[three])]
     assert first.peers == [hosts[two]]
     [last] = await placements.wanted(conn, one, n=2, after=second.chunk_id)
     assert last.chunk_id == new[2]

@@ -25,9 +25,10 @@ from support.mgmt.index_servers import (
     server,
     set_rows,
 )
+from support.models.placements import droppable
 from usher.db.pool import Connection, connect
 from usher.mgmt import placements, server_maps
-from usher.mgmt.placement_rules import PlacedCopy, PlacementServer, droppable
+from usher.mgmt.placement_rules import PlacedCopy, PlacementServer
 from usher.mgmt.placements import PlanResult
 
 LONG_AGO = NOW - timedelta(hours=1)
@@ -154,7 +155,7 @@ COPIES = "select chunk_id, row, component_id, state from work.placement where re
 
 
 async def drop_as_the_rule_says(conn: Connection) -> None:
-    """The statement releases what `seating.droppable` would, and nothing else."""
+    """The statement releases what `droppable` would, and nothing else."""
     copies = [PlacedCopy(*one) for one in await rows_of(conn, COPIES)]
     fit = await rows_of(
         conn,

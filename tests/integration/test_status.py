@@ -316,7 +316,9 @@ async def test_a_look_reads_no_more_of_a_large_guestbook(
 async def test_progress(conn: Connection) -> None:
     crawler = await component(conn, "c:1")
     mine, other = await host(conn, "x.example"), await host(conn, "y.example")
-    assert await crawl_progress.read_progress(conn, [mine]) == CrawlProgress(0, 0, 0, 0, 0, 0, 0, 0)
+    assert await crawl_progress.read_progress(conn, [mine]) == CrawlProgress(
+        0, 0, 0, 0, 0, 0, 0, 0, 0
+    )
     assert (await crawl_progress.read_progress(conn, [])).done
     open_ = await chunk(conn, crawler, state="crawling", lease_until=NOW)
     unbuilt = await chunk(conn, crawler)
@@ -329,10 +331,11 @@ async def test_progress(conn: Connection) -> None:
     for path, number in (("/3", unbuilt), ("/4", building), ("/5", built), ("/6", done)):
         await page(conn, mine, path, "crawled", chunk_id=number, indexed_in=number)
     await page(conn, mine, "/7", "error", chunk_id=parked)
+    await page(conn, mine, "/8", "crawled", chunk_id=done, reason="robots.txt: Disallow: /8")
     await page(conn, other, "/", "pending")
     await chunk(conn, crawler)
     found = await crawl_progress.read_progress(conn, [mine])
-    assert found == CrawlProgress(1, 1, 4, 1, 4, 1, 2, 1)
+    assert found == CrawlProgress(1, 1, 4, 1, 1, 4, 1, 2, 1)
     assert (found.fetched, found.done) == (False, False)
     assert (await crawl_progress.read_progress(conn, [mine, other])).waiting == 2
     await run(conn, "update work.guestbook set state = 'crawled' where domain64 = %s", mine)

@@ -86,7 +86,8 @@ def test_doctor_and_status_report_the_skew_of_this_machine(database: str) -> Non
     environment = {"DATABASE_URL": database, "USHER_DATA": "/nowhere", **clock("-1h")}
     doctor = run(["doctor", "--json"], environment)
     [check] = [check for check in doctor if check["name"] == "clock"]
-    assert (check["level"], check["detail"]) == ("warning", "3600.0 s behind the database's")
+    words = "The clock of this machine is 3600.0 s behind the database's."
+    assert (check["level"], check["detail"]) == ("warning", words)
     status = run(["status", "--json"], environment)
     assert "clock_skew" in [holdup["kind"] for holdup in status["holdups"]]
     assert abs(one(database, "select now() - %s::timestamptz", status["at"])) < timedelta(minutes=1)

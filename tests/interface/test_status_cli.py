@@ -10,6 +10,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from support.processes.commands import Ran, clean, usher
+from usher.mgmt.watchdog import WATCHDOG_LOCK
 
 
 def at(dsn: str, *words: str) -> Ran:
@@ -57,11 +58,19 @@ def populate(dsn: str) -> None:
 def test_an_empty_database_is_healthy(database: str) -> None:
     ran = at(database, "status")
     assert ran.code == 0, ran.err
-    assert "All stages are healthy." in ran.out
+    assert "Usher is not running.\n    → usher up" in ran.out
     assert "usher add URL" in ran.out
     told = at(database, "status", "--json")
     assert (told.code, told.json["well"], told.json["holdups"]) == (0, True, [])
     assert told.json["work"]["pages"]["known"] == 0
+    change(
+        database,
+        "insert into work.component (host, type, seen_at) values ('c:1', 'front-end', now())",
+    )
+    with psycopg.connect(database) as conn:
+        conn.execute(b"select pg_advisory_lock(%s)", [WATCHDOG_LOCK])
+        ran = at(database, "status")
+        assert (ran.code, "All stages are healthy." in ran.out) == (0, True), ran.out
 
 
 def test_problems_are_listed_with_commands(database: str) -> None:
@@ -124,7 +133,7 @@ def test_watch_redraws_until_interrupted(database: str) -> None:
         os.close(mine)
         os.close(its)
     assert drawn.count(b"\x1b[H\x1b[J") == 2
-    assert b"All stages are healthy." in drawn
+    assert b"Usher is not running." in drawn
 
 
 def test_explain_from_the_door_to_the_result(database: str) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -77,11 +78,14 @@ def test_problems_of_the_databases_come_first() -> None:
     ]
     assert kinds[:4] == ["schema_behind", "schema_behind", "schema_ahead", "disk"]
     assert kinds[4:] == ["no_crawler", "no_builder", "row_empty"]
-    words = [blocker.words for blocker in blockers(behind={"work": 2, "control": 1}, free=10**8)]
+    words = [
+        blocker.words
+        for blocker in blockers(behind={"work": 2, "control": 1}, free=10**8, data=Path("here"))
+    ]
     assert words == [
         "The database is 2 migrations behind (schema work).",
         "The database is 1 migration behind (schema control).",
-        "The disk is nearly full: 0.09 GB are free for data.",
+        "The disk is nearly full: 100 MB are free at here.",
     ]
     assert blockers(free=10**12) == []
 
@@ -117,7 +121,7 @@ def test_a_full_disk_is_named() -> None:
     assert only_blocker(work) == (
         "disk_full",
         f"The crawler c:1 accepts no more work. {reason}",
-        "usher components show c:1",
+        "Free some space there, or move its data directory to a larger disk.",
     )
 
 
@@ -208,6 +212,33 @@ def test_chunks_that_are_not_confirmed_since_a_restore() -> None:
     assert blockers(replace(WELL, unrestored=UnrestoredState(AGO, "created", 0))) == []
 
 
+STOPPED = ComponentGroup("crawler", None, "waiting", "healthy", silent=True, number=1, stopped=True)
+NOTHING_WAITS = replace(
+    WELL,
+    pages=GuestbookCounts(0, 0, 3, 1_000, exact=True),
+    chunks=ChunkCounts(0, 0, None, 0, 0, 0, None),
+    crews=[STOPPED],
+    watched=False,
+)
+NO_JOBS = QueueStatus([], 5, 1, None, scheduled=False)
+
+
+def test_an_orderly_stop_is_no_problem_unless_work_waits() -> None:
+    assert blockers(NOTHING_WAITS, NO_JOBS) == []
+    crashed = replace(STOPPED, state="online", stopped=False)
+    [vanished] = blockers(replace(NOTHING_WAITS, crews=[STOPPED, crashed]), NO_JOBS)
+    assert vanished.words == "Usher is not running. Its components did not stop in order."
+    waiting = replace(NOTHING_WAITS, pages=GuestbookCounts(2, 0, 3, 1_000, exact=True, oldest=AGO))
+    [only] = blockers(waiting, NO_JOBS)
+    assert (only.kind, only.command) == ("not_running", "usher up")
+    assert only.words == "Usher is not running. Waiting: 2 pages."
+    jobs = replace(NO_JOBS, types=[JobTypeCounts("fetch", 3, AGO, 0, 0)])
+    assert [blocker.kind for blocker in blockers(NOTHING_WAITS, jobs)] == ["not_running"]
+    assert [blocker.kind for blocker in blockers(NOTHING_WAITS, replace(jobs, scheduled=True))] == [
+        "no_watchdog", "row_empty", "jobs_wait",
+    ]  # fmt: skip
+
+
 def test_no_watchdog() -> None:
     assert only_blocker(replace(WELL, watched=False))[::2] == ("no_watchdog", "usher watchdog")
 
@@ -255,12 +286,12 @@ def test_when_all_components_are_silent_the_network_may_be_down() -> None:
 
 def test_clock_skew_of_both_machines() -> None:
     last = WatchdogRound(NOW, 0.2, -3600.0, "m1")
-    words = (
-        "The clock of the watchdog's machine m1 is 3600.0 s behind the database's: run NTP there."
+    words = "The clock of the watchdog's machine m1 is 3600.0 s behind the database's."
+    assert only_blocker(replace(WELL, last_round=last)) == (
+        "clock_skew",
+        words,
+        "Run NTP there: timedatectl set-ntp true",
     )
-    assert only_blocker(replace(WELL, last_round=last)) == ("clock_skew", words, "usher doctor")
     [here] = blockers(clock_skew_seconds=6.0)
-    assert (
-        here.words == "The clock of this machine is 6.0 s ahead of the database's: run NTP there."
-    )
+    assert here.words == "The clock of this machine is 6.0 s ahead of the database's."
     assert blockers(clock_skew_seconds=4.9) == []

@@ -13,17 +13,25 @@ from usher.api.mgmt_calls import (
     require_chunk,
 )
 from usher.db.pool import Connection
-from usher.http.server.endpoint import endpoint
+from usher.http.server.endpoint import EndpointList
 from usher.messages.builder import BuildQuery, ContentChunk, IndexChunkReport, SourceChunk
 from usher.messages.components import ChunkState
 from usher.messages.fields import chunk_number
+from usher.messages.index_server import ChunkPages
 from usher.mgmt import chunks, compaction_merge, components, missing_chunks, page_keys, placements
 from usher.mgmt.chunks import ChunkToBuild
 from usher.mgmt.components import ComponentRecord
 from usher.mgmt.missing_chunks import MissingFile
-from usher.mgmt.page_keys import ChunkPageKeys
+
+ENDPOINTS = EndpointList()
 
 
+@ENDPOINTS.get(
+    "/get_content_chunk_metadata",
+    "Claim crawled chunks to build",
+    work("index-builder"),
+    safe=False,
+)
 async def get_content_chunks(call: MgmtCall[BuildQuery]) -> list[ContentChunk]:
     builder = await calling_component(call, "index-builder")
     if builder.state == "paused":
@@ -56,7 +64,7 @@ async def claim(
 
 
 def content_chunk(
-    chunk: ChunkToBuild, sources: list[SourceChunk] | None, pages: ChunkPageKeys | None
+    chunk: ChunkToBuild, sources: list[SourceChunk] | None, pages: ChunkPages | None
 ) -> ContentChunk:
     return ContentChunk(
         chunk_id=chunk.chunk_id,
@@ -69,9 +77,7 @@ def content_chunk(
     )
 
 
-async def page_keys_of(
-    call: MgmtCall[BuildQuery], chunk_ids: list[int]
-) -> dict[int, ChunkPageKeys]:
+async def page_keys_of(call: MgmtCall[BuildQuery], chunk_ids: list[int]) -> dict[int, ChunkPages]:
     """The pages that crawled chunks may hold."""
     if not chunk_ids:
         return {}
@@ -86,14 +92,7 @@ async def merge_sources(
     if not chunk_ids:
         return {}
     async with mgmt_connection(call) as conn:
-        manifest = await compaction_merge.manifest(conn, chunk_ids)
-    return {
-        id_: [
-            SourceChunk(chunk.chunk_id, chunk.hosts, chunk.keys, chunk.sha256, chunk.bytes)
-            for chunk in sources
-        ]
-        for id_, sources in manifest.items()
-    }
+        return await compaction_merge.manifest(conn, chunk_ids)
 
 
 async def is_only_builder(conn: Connection, builder: ComponentRecord) -> bool:
@@ -102,6 +101,11 @@ async def is_only_builder(conn: Connection, builder: ComponentRecord) -> bool:
     return all(component.id == builder.id for component in healthy)
 
 
+@ENDPOINTS.post(
+    "/set_index_chunk_metadata",
+    "Report that an index is being built, was built, or failed",
+    work("index-builder", "index-server"),
+)
 async def set_index_state(call: MgmtCall[IndexChunkReport]) -> ChunkState:
     """Record a report. A builder may repeat its report, but it cannot undo a final state."""
     report, chunk = call.body, chunk_number(call.body.chunk_id)
@@ -147,22 +151,3 @@ async def settle(
                 await missing_chunks.lose_content(conn, builder.id, missing, now=now)
             return state is not None
     return (await require_chunk(conn, chunk)).builder_id == builder.id
-
-
-ENDPOINTS = (
-    endpoint(
-        "GET",
-        "/get_content_chunk_metadata",
-        get_content_chunks,
-        "Claim crawled chunks to build",
-        access=work("index-builder"),
-        safe=False,
-    ),
-    endpoint(
-        "POST",
-        "/set_index_chunk_metadata",
-        set_index_state,
-        "Report that an index is being built, was built, or failed",
-        access=work("index-builder", "index-server"),
-    ),
-)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from usher import local_secret
 from usher.db.pool import Connection, Database
@@ -21,6 +21,7 @@ from usher.mgmt.caller_identity import CallerIdentity
 from usher.mgmt.component_names import IDENTITY_HINT, ComponentType, host_of, type_of
 from usher.mgmt.components import ComponentRecord
 from usher.mgmt.tokens import Token, local_token
+from usher.ttl_cache import TtlCache
 
 TOKEN_SECONDS: Final = 1.0  # a revoked token is good for no longer
 COMPONENT_SECONDS: Final = 2.0
@@ -31,8 +32,6 @@ KNOWN_GOOD_SECONDS: Final = 3600.0
 LEASE_HOLDERS: Final = frozenset({"crawler", "index-builder"})
 # The seed documents spell them like this.
 SEED_TYPES: Final = {"index builider": "index-builder", "back-end": "front-end"}
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +51,6 @@ class Caller:
     def is_trusted(self) -> bool:
         """Whether it is the operator, or a component that the operator started on this machine."""
         return self.token is not None and self.token.type is None
-
-
-class ExpiringCache(Generic[Key, Value]):
-    """A cache whose values expire; it is emptied when it is full."""
-
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._entries: dict[Key, tuple[float, Value]] = {}
-
-    def get(self, key: Key) -> Value | None:
-        until, value = self._entries.get(key, (0.0, None))
-        return value if value is not None and self._clock() < until else None
-
-    def put(self, key: Key, value: Value) -> None:
-        if len(self._entries) >= MAX_CACHE_ENTRIES:
-            self._entries.clear()
-        self._entries[key] = (self._clock() + self._seconds, value)
-
-    def forget(self, key: Key) -> None:
-        self._entries.pop(key, None)
-
-    def forget_all(self, matches: Callable[[Key], bool]) -> None:
-        self._entries = {key: entry for key, entry in self._entries.items() if not matches(key)}
 
 
 class FailureLimit:
@@ -118,9 +93,8 @@ class Callers:
         self._lease = lease
         # Renew a lease several times before it ends.
         self._component_seconds = min(COMPONENT_SECONDS, lease.total_seconds() / 4)
-        self._tokens = ExpiringCache[bytes, Token](TOKEN_SECONDS)
-        self._known_good = ExpiringCache[bytes, bool](KNOWN_GOOD_SECONDS)
-        self._components = ExpiringCache[CallerIdentity, ComponentRecord](self._component_seconds)
+        self._known_good = TtlCache[bytes, bool](KNOWN_GOOD_SECONDS, MAX_CACHE_ENTRIES)
+        self.forget_all()
         self._failures = FailureLimit()
         now = db.clock.now()
         self._local: dict[str, Token] = {}
@@ -204,8 +178,10 @@ class Callers:
 
     def forget_all(self) -> None:
         """Empty the caches, because the database has another history."""
-        self._tokens = ExpiringCache(TOKEN_SECONDS)
-        self._components = ExpiringCache(self._component_seconds)
+        self._tokens = TtlCache[bytes, Token](TOKEN_SECONDS, MAX_CACHE_ENTRIES)
+        self._components = TtlCache[CallerIdentity, ComponentRecord](
+            self._component_seconds, MAX_CACHE_ENTRIES
+        )
 
     def forget_host(self, caller: Caller, host: str | None) -> None:
         """Drop the components of a host from the cache, because one of them changes."""

@@ -1,12 +1,14 @@
 """Endpoints for all components: state and leases; and for people: components, chunks and events."""
 
+import msgspec
+
 from usher.api.access import READ, work
 from usher.api.callers import role_named
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time, lease_holders, mgmt_connection
 from usher.errors import NotFound
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import endpoint
+from usher.http.server.endpoint import EndpointList
 from usher.messages.components import (
     ComponentDetails,
     ComponentList,
@@ -22,9 +24,13 @@ from usher.messages.components import (
 from usher.messages.fields import CHUNK_ID, MAX_CHUNKS_PER_REQUEST, chunk_number
 from usher.mgmt import chunks, components, queries
 from usher.mgmt.component_names import TYPES, storable_text, type_of
-from usher.mgmt.components import ComponentRecord
+
+ENDPOINTS = EndpointList()
 
 
+@ENDPOINTS.post(
+    "/set_component_state", "Declare a component's state; register a new one", work(*TYPES)
+)
 async def set_component_state(call: MgmtCall[ComponentStateRequest]) -> ComponentStatus:
     request, callers = call.body, call.context.callers
     callers.forget_host(call.caller, request.host)
@@ -43,6 +49,7 @@ async def set_component_state(call: MgmtCall[ComponentStateRequest]) -> Componen
     )
 
 
+@ENDPOINTS.post("/v1/lease", "Renew the leases of chunks", work("crawler", "index-builder"))
 async def renew_leases(call: MgmtCall[LeaseRequest]) -> LeaseAnswer:
     check_count(call.body.chunks, "chunks", MAX_CHUNKS_PER_REQUEST)
     lease, held = call.context.limits.lease, set[int]()
@@ -56,24 +63,23 @@ async def renew_leases(call: MgmtCall[LeaseRequest]) -> LeaseAnswer:
     return LeaseAnswer(sorted(held), [id_ for id_ in ids if id_ not in held])
 
 
+@ENDPOINTS.get("/v1/components", "Components by host", READ)
 async def list_components(call: MgmtCall[ComponentsQuery]) -> ComponentList:
     kind = None if call.body.type is None else type_of(call.body.type)
     async with call.context.mgmt_db.connection() as conn:
         records = await components.list_components(conn, type=kind)
-    return ComponentList([component_details(record) for record in records])
+    return ComponentList(msgspec.convert(records, list[ComponentDetails], from_attributes=True))
 
 
+@ENDPOINTS.get("/v1/components/{host}", "One component; `type` selects one of several", READ)
 async def show_component(call: MgmtCall[ComponentsQuery]) -> ComponentDetails:
     kind = None if call.body.type is None else type_of(call.body.type)
     async with call.context.mgmt_db.connection() as conn:
-        return component_details(await components.show(conn, call.path_params["host"], kind))
+        record = await components.show(conn, call.path_params["host"], kind)
+    return msgspec.convert(record, ComponentDetails, from_attributes=True)
 
 
-def component_details(record: ComponentRecord) -> ComponentDetails:
-    names = ComponentDetails.__struct_fields__
-    return ComponentDetails(**{name: getattr(record, name) for name in names})
-
-
+@ENDPOINTS.get("/v1/chunks/{id}", "A chunk, its copies and its pages", READ)
 async def show_chunk(call: MgmtCall[None]) -> queries.ChunkDetails:
     id_ = call.path_params["id"]
     if not CHUNK_ID.fullmatch(id_):
@@ -82,6 +88,7 @@ async def show_chunk(call: MgmtCall[None]) -> queries.ChunkDetails:
         return await queries.show_chunk(conn, chunk_number(id_))
 
 
+@ENDPOINTS.get("/v1/events", "Events of components and chunks, the latest first", READ)
 async def list_events(call: MgmtCall[EventsQuery]) -> EventList:
     query = call.body
     async with call.context.mgmt_db.connection() as conn:
@@ -89,42 +96,5 @@ async def list_events(call: MgmtCall[EventsQuery]) -> EventList:
         host = query.host
         component = None if host is None else (await components.show(conn, host, kind)).id
         records = await components.events(conn, component, query.limit, before=query.before)
-    names = EventView.__struct_fields__
-    events = [EventView(**{name: getattr(event, name) for name in names}) for event in records]
+    events = msgspec.convert(records, list[EventView], from_attributes=True)
     return EventList(events, events[-1].id if len(events) == query.limit else None)
-
-
-ENDPOINTS = (
-    endpoint(
-        "POST",
-        "/set_component_state",
-        set_component_state,
-        "Declare a component's state; register a new one",
-        access=work(*TYPES),
-    ),
-    endpoint(
-        "POST",
-        "/v1/lease",
-        renew_leases,
-        "Renew the leases of chunks",
-        access=work("crawler", "index-builder"),
-    ),
-    endpoint("GET", "/v1/components", list_components, "Components by host", access=READ),
-    endpoint(
-        "GET",
-        "/v1/components/{host}",
-        show_component,
-        "One component; `type` selects one of several",
-        access=READ,
-    ),
-    endpoint(
-        "GET", "/v1/chunks/{id}", show_chunk, "A chunk, its copies and its pages", access=READ
-    ),
-    endpoint(
-        "GET",
-        "/v1/events",
-        list_events,
-        "Events of components and chunks, the latest first",
-        access=READ,
-    ),
-)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from usher.api.access import work
 from usher.api.context import MgmtCall
@@ -21,11 +21,12 @@ from usher.db.pool import Connection
 from usher.door import guestbook
 from usher.door.guestbook import FetchResult
 from usher.errors import BadInput, NotFound
-from usher.http.server.endpoint import endpoint
+from usher.http.server.endpoint import EndpointList
 from usher.messages.components import ChunkIdsQuery, ChunkState, UnpropagatedChunks
 from usher.messages.crawler import ContentChunkReport, PageReport
 from usher.messages.fields import chunk_number
 from usher.mgmt import chunk_pages, chunks
+from usher.mgmt.chunk_pages import PageInChunk
 from usher.mgmt.chunks import Chunk, HostTrouble
 from usher.mgmt.component_names import ComponentType
 from usher.mgmt.components import ComponentRecord
@@ -36,19 +37,14 @@ RETRY_LATER_STATUSES: Final = frozenset({429, 503})
 UNCERTAIN_RESULTS: Final = frozenset({"failure", "barred"})  # the host may not have answered
 UNKNOWN_TYPE: Final = 1
 CRAWLER: Final[tuple[ComponentType, ...]] = ("crawler",)
+ENDPOINTS = EndpointList()
 
 
-class PageKey(Protocol):
-    """A page of a chunk, by its key in the guestbook."""
-
-    @property
-    def domain64(self) -> int: ...
-    @property
-    def path(self) -> str: ...
-    @property
-    def chunk_id(self) -> int | None: ...
-
-
+@ENDPOINTS.post(
+    "/set_content_chunk_metadata",
+    "Report that a chunk is being crawled, was crawled, or failed",
+    work("crawler", "index-builder", "index-server"),
+)
 async def set_content_state(call: MgmtCall[ContentChunkReport]) -> ChunkState:
     """Record a report. A crawler may repeat its report, but it cannot undo a final state."""
     report, chunk = call.body, chunk_number(call.body.chunk_id)
@@ -168,7 +164,7 @@ def parse_link(link: str) -> Url:
 
 
 def guestbook_row(
-    report: PageReport, page: PageKey, codes: Mapping[str, int] | None = None
+    report: PageReport, page: PageInChunk, codes: Mapping[str, int] | None = None
 ) -> guestbook.FetchReport:
     """The report as the guestbook stores it; `codes` are the numbers of media types."""
     return guestbook.FetchReport(
@@ -219,6 +215,11 @@ def type_code(content_type: str | None, codes: Mapping[str, int]) -> int:
     return codes.get(name) or codes.get(name.partition("/")[0]) or UNKNOWN_TYPE
 
 
+@ENDPOINTS.get(
+    "/get_chunks/unpropagated",
+    "Chunks that the component must keep",
+    work("crawler", "index-builder"),
+)
 async def get_unpropagated(call: MgmtCall[ChunkIdsQuery]) -> UnpropagatedChunks:
     holders, query, chunk_ids = await lease_holders(call), call.body, set[int]()
     async with mgmt_connection(call, alone=True) as conn:
@@ -228,21 +229,3 @@ async def get_unpropagated(call: MgmtCall[ChunkIdsQuery]) -> UnpropagatedChunks:
             )
     page = sorted(chunk_ids)[: query.n]
     return UnpropagatedChunks(page, page[-1] if len(page) == query.n else None)
-
-
-ENDPOINTS = (
-    endpoint(
-        "POST",
-        "/set_content_chunk_metadata",
-        set_content_state,
-        "Report that a chunk is being crawled, was crawled, or failed",
-        access=work("crawler", "index-builder", "index-server"),
-    ),
-    endpoint(
-        "GET",
-        "/get_chunks/unpropagated",
-        get_unpropagated,
-        "Chunks that the component must keep",
-        access=work("crawler", "index-builder"),
-    ),
-)

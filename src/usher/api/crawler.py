@@ -19,7 +19,7 @@ from usher.db.pool import Connection
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import endpoint
+from usher.http.server.endpoint import EndpointList
 from usher.http.server.middleware import HttpError
 from usher.messages.crawler import (
     MAX_URLS_PER_REQUEST,
@@ -41,8 +41,10 @@ from usher.mgmt.component_names import IDENTITY_HINT
 from usher.mgmt.components import ComponentRecord
 
 NO_WAIT: Final = timedelta(0)
+ENDPOINTS = EndpointList()
 
 
+@ENDPOINTS.get("/get_links", "Claim a chunk of pages to crawl", CRAWLER, safe=False)
 async def get_links(call: MgmtCall[LinksQuery]) -> LinkChunk:
     crawler, query = await calling_component(call, "crawler"), call.body
     limits = call.context.limits
@@ -75,11 +77,13 @@ def pages_to_fetch(pages: list[ClaimedPage]) -> list[PageToFetch]:
             None if page.text64 is None else str(page.text64),
             page.depth,
             page.private,
+            page.delay_is_set,
         )
         for page in pages
     ]
 
 
+@ENDPOINTS.get("/get_links/{number}", "Claim more pages for a chunk", CRAWLER, safe=False)
 async def get_more_links(call: MgmtCall[MoreLinksQuery]) -> MoreLinks:
     number, query = call.path_params.get("number", "1"), call.body
     if not number.isascii() or not number.isdecimal():
@@ -111,6 +115,7 @@ async def only_open_chunk(conn: Connection, crawler: ComponentRecord, now: datet
     raise HttpError(409, "which_chunk", f"{crawler.host} {problem}.", hint=hint)
 
 
+@ENDPOINTS.post("/set_link_state", "Report one page; the answer may name another", CRAWLER)
 async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
     request, now, lease = call.body, database_time(call), call.context.limits.lease
     url, crawler = parse_link(request.link), await calling_component(call, "crawler")
@@ -136,6 +141,7 @@ async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
     return LinkStateAnswer(chunk, state, replacement[0].url if replacement else None)
 
 
+@ENDPOINTS.post("/add_links", f"Add up to {MAX_URLS_PER_REQUEST:,} links", CRAWLER)
 async def add_links(call: MgmtCall[AddLinksRequest]) -> LinkVerdicts:
     request = call.body
     check_count(request.links, "links", MAX_URLS_PER_REQUEST)
@@ -149,33 +155,3 @@ async def add_links(call: MgmtCall[AddLinksRequest]) -> LinkVerdicts:
             request.links, knock=knock, found_on=found_on, depth=request.depth
         )
     )
-
-
-ENDPOINTS = (
-    endpoint(
-        "GET",
-        "/get_links",
-        get_links,
-        "Claim a chunk of pages to crawl",
-        access=CRAWLER,
-        safe=False,
-    ),
-    endpoint(
-        "GET",
-        "/get_links/{number}",
-        get_more_links,
-        "Claim more pages for a chunk",
-        access=CRAWLER,
-        safe=False,
-    ),
-    endpoint(
-        "POST",
-        "/set_link_state",
-        set_link_state,
-        "Report one page; the answer may name another",
-        access=CRAWLER,
-    ),
-    endpoint(
-        "POST", "/add_links", add_links, f"Add up to {MAX_URLS_PER_REQUEST:,} links", access=CRAWLER
-    ),
-)

@@ -17,14 +17,16 @@ from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.rules import Knock
 from usher.errors import BadInput, NotFound
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import endpoint
+from usher.http.server.endpoint import EndpointList
 from usher.messages.crawler import MAX_URLS_PER_REQUEST, LinkVerdicts, VerdictCounts
 from usher.urls import UrlRefusal, parse
 
 ENTREE_USAGE = "PUT /api/entree/{full|single}/{pass|nopass}"
 NOT_IN_A_HOST = frozenset("/\\?#@ ")
+ENDPOINTS = EndpointList()
 
 
+@ENDPOINTS.post("/v1/knock", f"Ask the door to admit up to {MAX_URLS_PER_REQUEST:,} URLs", ADMIN)
 async def knock(call: MgmtCall[KnockRequest]) -> KnockAnswer:
     request = call.body
     check_count(request.urls, "URLs", MAX_URLS_PER_REQUEST)
@@ -69,6 +71,9 @@ def url_answer(verdict: UrlVerdict) -> KnockVerdict:
     return KnockVerdict(verdict.given, canonical, verdict.verdict, verdict.reason, verdict.detail)
 
 
+@ENDPOINTS.put(
+    "/api/entree/{kind}/{pass}", "Jemison's door for one URL: full or single, pass or nopass", ADMIN
+)
 async def entree(call: MgmtCall[EntreeRequest]) -> EntreeAnswer:
     """Unlike Jemison, refuse words of the path that are neither of the two."""
     kind, hall_pass = call.path_params["kind"], call.path_params["pass"]
@@ -87,21 +92,3 @@ def entree_url(body: EntreeRequest) -> str:
     if not host or NOT_IN_A_HOST & set(host):
         raise BadInput("host must be a host's name, at most with its port.", hint=ENTREE_USAGE)
     return f"{body.scheme.strip() or 'https'}://{host}/{body.path.strip().removeprefix('/')}"
-
-
-ENDPOINTS = (
-    endpoint(
-        "POST",
-        "/v1/knock",
-        knock,
-        f"Ask the door to admit up to {MAX_URLS_PER_REQUEST:,} URLs",
-        access=ADMIN,
-    ),
-    endpoint(
-        "PUT",
-        "/api/entree/{kind}/{pass}",
-        entree,
-        "Jemison's door for one URL: full or single, pass or nopass",
-        access=ADMIN,
-    ),
-)

@@ -9,11 +9,8 @@ from usher.api import (
     components,
     content_chunks,
     crawler,
-    holdings,
     host_reports,
     index_server,
-    missing_chunks,
-    page_keys,
     query_stats,
     tickets,
 )
@@ -27,10 +24,7 @@ PARTS: Final[Sequence[Sequence[MgmtEndpoint]]] = (
     content_chunks.ENDPOINTS,
     builder.ENDPOINTS,
     index_server.ENDPOINTS,
-    holdings.ENDPOINTS,
     query_stats.ENDPOINTS,
-    missing_chunks.ENDPOINTS,
-    page_keys.ENDPOINTS,
     host_reports.ENDPOINTS,
     tickets.ENDPOINTS,
 )

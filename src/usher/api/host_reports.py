@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
+import msgspec
+
 from usher.api.access import CRAWLER
 from usher.api.content_chunks import parse_link
 from usher.api.context import MgmtCall
@@ -11,7 +13,7 @@ from usher.api.mgmt_calls import RequestT, calling_component, database_time, mgm
 from usher.door.rules import Reason
 from usher.errors import NotFound
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import endpoint
+from usher.http.server.endpoint import EndpointList
 from usher.messages.crawler import (
     MAX_URLS_PER_REQUEST,
     LinkVerdicts,
@@ -26,7 +28,10 @@ from usher.mgmt import offered_feeds, robots
 from usher.private_hosts import may_lead
 from usher.urls import Url, UrlRefusal, parse
 
+ENDPOINTS = EndpointList()
 
+
+@ENDPOINTS.get("/v1/robots", "The last report of a host's robots.txt", CRAWLER)
 async def get_robots(call: MgmtCall[RobotsQuery]) -> RobotsAnswer:
     origin = parse_link(call.body.origin)
     await calling_component(call, "crawler")
@@ -35,6 +40,7 @@ async def get_robots(call: MgmtCall[RobotsQuery]) -> RobotsAnswer:
     return robots_answer(stored) if stored else RobotsAnswer()
 
 
+@ENDPOINTS.post("/v1/robots", "Report a robots.txt", CRAWLER)
 async def set_robots(call: MgmtCall[RobotsRequest]) -> RobotsAnswer:
     """Store a robots.txt; the door judges the sitemaps that it names."""
     request, now = call.body, database_time(call)
@@ -66,6 +72,7 @@ async def admit_sitemaps(
         await robots.add_sitemaps(conn, public, found_in=found_in, now=database_time(call))
 
 
+@ENDPOINTS.post("/v1/sitemap", f"Report up to {MAX_URLS_PER_REQUEST:,} pages of a sitemap", CRAWLER)
 async def add_sitemap(call: MgmtCall[SitemapReport]) -> LinkVerdicts:
     """Let the pages of a sitemap knock; those that changed since the last visit are due."""
     report, now = call.body, database_time(call)
@@ -88,6 +95,7 @@ async def add_sitemap(call: MgmtCall[SitemapReport]) -> LinkVerdicts:
     return link_verdicts(verdicts)
 
 
+@ENDPOINTS.post("/v1/feeds_offered", "Report feeds that pages of a host offer", CRAWLER)
 async def add_feeds(call: MgmtCall[OfferedFeedsReport]) -> OfferedFeedsAnswer:
     """Store feeds that pages offer, without what is no URL and without private hosts other than the page's own."""
     origin = parse_link(call.body.origin)
@@ -107,27 +115,4 @@ async def add_feeds(call: MgmtCall[OfferedFeedsReport]) -> OfferedFeedsAnswer:
 
 
 def robots_answer(stored: robots.RobotsRow) -> RobotsAnswer:
-    names = RobotsAnswer.__struct_fields__
-    return RobotsAnswer(**{name: getattr(stored, name) for name in names})
-
-
-ENDPOINTS = (
-    endpoint(
-        "GET", "/v1/robots", get_robots, "The last report of a host's robots.txt", access=CRAWLER
-    ),
-    endpoint("POST", "/v1/robots", set_robots, "Report a robots.txt", access=CRAWLER),
-    endpoint(
-        "POST",
-        "/v1/sitemap",
-        add_sitemap,
-        f"Report up to {MAX_URLS_PER_REQUEST:,} pages of a sitemap",
-        access=CRAWLER,
-    ),
-    endpoint(
-        "POST",
-        "/v1/feeds_offered",
-        add_feeds,
-        "Report feeds that pages of a host offer",
-        access=CRAWLER,
-    ),
-)
+    return msgspec.convert(stored, RobotsAnswer, from_attributes=True)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any
 
 from msgspec import UNSET
 
@@ -39,7 +39,7 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput, NotAllowed
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import endpoint
+from usher.http.server.endpoint import EndpointList
 from usher.http.server.middleware import HttpError
 from usher.messages.server import Status
 from usher.mgmt.tokens import Token
@@ -52,34 +52,36 @@ from usher.queue.run_api import ActiveRun, Fence
 from usher.queue.runners.output import Output, without_nul
 from usher.worker import PermanentError, encode_result
 
+ENDPOINTS = EndpointList()
+
 # -- workers
 
 
+@ENDPOINTS.post("/v1/jobs/{id}/message", "Set the message of a run", CLAIM)
 async def set_message(call: MgmtCall[MessageRequest]) -> Status:
     run = fence(call)
     async with queue_transaction(call) as conn:
-        if not await run_api.set_message(conn, run, without_nul(call.body.message)):
-            refuse_claim(run)
+        check_claim(run, await run_api.set_message(conn, run, without_nul(call.body.message)))
     return Status("ok")
 
 
+@ENDPOINTS.post("/v1/jobs/{id}/output", "Set the output of a run so far", CLAIM)
 async def set_output(call: MgmtCall[OutputRequest]) -> Status:
     run = fence(call)
     async with queue_transaction(call) as conn:
         held = await run_api.active_runs(conn, [run])
-        if run[0] not in held:
-            refuse_claim(run)
+        check_claim(run, run[0] in held)
         output = truncate_output(call.body.output, call.context.policies.of(held[run[0]].type))
-        if not await run_api.set_output(conn, run, output):
-            refuse_claim(run)
+        check_claim(run, await run_api.set_output(conn, run, output))
     return Status("ok")
 
 
+@ENDPOINTS.post("/v1/jobs/{id}/result", "Set the result of a run", CLAIM)
 async def set_result(call: MgmtCall[ResultRequest]) -> Status:
     run, result = fence(call), encode_checked(call.body.result)
     async with queue_transaction(call) as conn:
-        if not await run_api.set_result(conn, run, result, now=await server_time(conn)):
-            refuse_claim(run)
+        now = await server_time(conn)
+        check_claim(run, await run_api.set_result(conn, run, result, now=now))
     return Status("ok")
 
 
@@ -91,16 +93,19 @@ def encode_checked(result: object) -> str:
         raise BadInput(str(error)) from None
 
 
+@ENDPOINTS.post("/v1/jobs/{id}/wrote", "Record the rows that a run wrote", CLAIM)
 async def record_written_rows(call: MgmtCall[WrittenRowsRequest]) -> Status:
     run, request = fence(call), call.body
     check_count(request.rows, "rows", MAX_JOBS_PER_REQUEST)
     async with queue_transaction(call) as conn:
         now = await server_time(conn)
-        if not await run_api.record_written_rows(conn, run, request.table, request.rows, now=now):
-            refuse_claim(run)
+        check_claim(
+            run, await run_api.record_written_rows(conn, run, request.table, request.rows, now=now)
+        )
     return Status("ok")
 
 
+@ENDPOINTS.post("/v1/jobs/{id}/jobs", "Add child jobs of a run", CLAIM)
 async def add_children(call: MgmtCall[ChildJobsRequest]) -> QueuedJobs:
     run, wanted = fence(call), requested_jobs(call.body)
     if any(job.parent is not None for job in wanted):
@@ -110,9 +115,8 @@ async def add_children(call: MgmtCall[ChildJobsRequest]) -> QueuedJobs:
         if held := (await run_api.active_runs(conn, [run])).get(run[0]):
             check_child_programs(call.context.policies, Origin(held.type, held.program), news)
         children = await run_api.enqueue_children(conn, run, news, now=now)
-        if children is None:
-            refuse_claim(run)
-    return queued_jobs(children)
+        check_claim(run, children is not None)
+    return queued_jobs(children or [])
 
 
 def check_child_programs(policies: Policies, origin: Origin, news: Sequence[JobRequest]) -> None:
@@ -131,14 +135,12 @@ def fence(call: MgmtCall[Any]) -> Fence:
     return path_id(call), call.body.claim
 
 
-def refuse_claim(run: Fence) -> NoReturn:
-    """Raise 409; a caller without a valid claim learns nothing about the job."""
-    raise HttpError(
-        409,
-        "claim_lost",
-        f"Job {run[0]} does not run under this claim.",
-        hint="Stop the run: its results are discarded.",
-    )
+def check_claim(run: Fence, is_held: bool) -> None:  # noqa: FBT001 - internal
+    """Raise 409 unless the claim holds; a caller without a valid claim learns nothing about the job."""
+    if not is_held:
+        message = f"Job {run[0]} does not run under this claim."
+        hint = "Stop the run: its results are discarded."
+        raise HttpError(409, "claim_lost", message, hint=hint)
 
 
 def truncate_output(text: str, policy: Policy) -> str:
@@ -151,6 +153,7 @@ def truncate_output(text: str, policy: Policy) -> str:
 # -- managers
 
 
+@ENDPOINTS.post("/v1/jobs/claim", f"Claim up to {MAX_JOBS_PER_CLAIM:,} jobs of a type", MANAGER)
 async def claim(call: MgmtCall[JobClaimRequest]) -> JobClaimAnswer:
     request = call.body
     lease = read_duration(request.lease, "lease", SECOND, DAY)
@@ -181,6 +184,7 @@ def host_of_manager(token: Token | None, declared: str) -> str:
     return token.address
 
 
+@ENDPOINTS.post("/v1/jobs/extend", "Extend the leases of runs", MANAGER)
 async def extend(call: MgmtCall[ExtendRequest]) -> ExtendAnswer:
     lease = read_duration(call.body.lease, "lease", SECOND, DAY)
     runs = fences(call.body.jobs)
@@ -193,6 +197,7 @@ async def extend(call: MgmtCall[ExtendRequest]) -> ExtendAnswer:
     )
 
 
+@ENDPOINTS.post("/v1/jobs/settle", f"End runs, up to {MAX_JOBS_PER_REQUEST:,} at once", MANAGER)
 async def settle(call: MgmtCall[SettleRequest]) -> SettleAnswer:
     requested = call.body.jobs
     runs = fences(requested)
@@ -267,37 +272,3 @@ def message(end: RunEnd, outcome: JobOutcome) -> str | None:
     if end.message is None:
         return outcome.message
     return without_nul(f"{end.message}; {outcome.note}" if outcome.note else end.message)
-
-
-ENDPOINTS = (
-    endpoint(
-        "POST",
-        "/v1/jobs/claim",
-        claim,
-        f"Claim up to {MAX_JOBS_PER_CLAIM:,} jobs of a type",
-        access=MANAGER,
-    ),
-    endpoint("POST", "/v1/jobs/extend", extend, "Extend the leases of runs", access=MANAGER),
-    endpoint(
-        "POST",
-        "/v1/jobs/settle",
-        settle,
-        f"End runs, up to {MAX_JOBS_PER_REQUEST:,} at once",
-        access=MANAGER,
-    ),
-    endpoint(
-        "POST", "/v1/jobs/{id}/message", set_message, "Set the message of a run", access=CLAIM
-    ),
-    endpoint(
-        "POST", "/v1/jobs/{id}/output", set_output, "Set the output of a run so far", access=CLAIM
-    ),
-    endpoint("POST", "/v1/jobs/{id}/result", set_result, "Set the result of a run", access=CLAIM),
-    endpoint(
-        "POST",
-        "/v1/jobs/{id}/wrote",
-        record_written_rows,
-        "Record the rows that a run wrote",
-        access=CLAIM,
-    ),
-    endpoint("POST", "/v1/jobs/{id}/jobs", add_children, "Add child jobs of a run", access=CLAIM),
-)

@@ -33,7 +33,7 @@ from usher.api.queue_messages import (
 from usher.db.clock import server_time
 from usher.errors import BadInput, NotFound
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import endpoint
+from usher.http.server.endpoint import EndpointList
 from usher.queue import admin, jobs, queries, run_api
 from usher.queue.job_states import JobState
 from usher.queue.jobs import EnqueuedJob, JobRequest
@@ -42,8 +42,10 @@ from usher.queue.times import checked_time
 from usher.queue.waiting_reason import waiting_reasons
 
 ONE_OR_MANY = "send type and program, or only jobs."
+ENDPOINTS = EndpointList()
 
 
+@ENDPOINTS.get("/v1/jobs", "Jobs of the queue or of the log, the latest first", READ_QUEUE)
 async def list_jobs(call: MgmtCall[JobsQuery]) -> JobList:
     query = call.body
     check_contains(call, query.contains)
@@ -68,6 +70,7 @@ async def list_jobs(call: MgmtCall[JobsQuery]) -> JobList:
     return JobList(listed, jobs_[-1].id, jobs_[-1].end if query.log else None)
 
 
+@ENDPOINTS.post("/v1/jobs", f"Add one job, or up to {MAX_JOBS_PER_REQUEST:,}", ADMIN)
 async def add_jobs(call: MgmtCall[NewJobs]) -> QueuedJobs:
     wanted = [(new_job(job), job.parent) for job in requested_jobs(call.body)]
     async with queue_transaction(call) as conn:
@@ -117,6 +120,7 @@ def queued_jobs(jobs_: Sequence[EnqueuedJob]) -> QueuedJobs:
     return QueuedJobs([QueuedJob(job.id, job.new) for job in jobs_])
 
 
+@ENDPOINTS.get("/v1/jobs/{id}", "One job, why it waits, and its runs", READ_QUEUE)
 async def show_job(call: MgmtCall[None]) -> JobView:
     async with queue_transaction(call) as conn:
         details = await queries.show_job(conn, path_id(call))
@@ -136,6 +140,7 @@ async def show_job(call: MgmtCall[None]) -> JobView:
     )
 
 
+@ENDPOINTS.get("/v1/jobs/{id}/result", "The result of a job", ADMIN)
 async def show_result(call: MgmtCall[None]) -> JobResult:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
@@ -144,12 +149,14 @@ async def show_result(call: MgmtCall[None]) -> JobResult:
     return JobResult(id_, shown.job.state, result and result.value, result is not None)
 
 
+@ENDPOINTS.get("/v1/jobs/{id}/tree", "A job, its ancestors and its descendants", READ_QUEUE)
 async def show_tree(call: MgmtCall[None]) -> JobTree:
     async with queue_transaction(call) as conn:
         nodes = await queries.job_tree(conn, path_id(call))
     return JobTree([redact(call, node) for node in nodes])
 
 
+@ENDPOINTS.post("/v1/jobs/{id}/retry", "Retry a job now", ADMIN)
 async def retry_job(call: MgmtCall[None]) -> RetryAnswer:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
@@ -163,6 +170,9 @@ async def retry_job(call: MgmtCall[None]) -> RetryAnswer:
     raise NotFound(f"There is no job {id_}.")
 
 
+@ENDPOINTS.post(
+    "/v1/jobs/{id}/cancel", "Cancel a job: end one that waits, stop one that runs", ADMIN
+)
 async def cancel_job(call: MgmtCall[CancelRequest]) -> CancelAnswer:
     id_ = path_id(call)
     async with queue_transaction(call) as conn:
@@ -172,40 +182,3 @@ async def cancel_job(call: MgmtCall[CancelRequest]) -> CancelAnswer:
             ended = await queries.show_job(conn, id_)
             raise wrong_state(f"Job {id_} has ended already: {ended.job.state}.")
     return CancelAnswer(id_, "running" if cancelled[id_] == JobState.RUNNING else "cancelled")
-
-
-ENDPOINTS = (
-    endpoint(
-        "GET",
-        "/v1/jobs",
-        list_jobs,
-        "Jobs of the queue or of the log, the latest first",
-        access=READ_QUEUE,
-    ),
-    endpoint(
-        "POST",
-        "/v1/jobs",
-        add_jobs,
-        f"Add one job, or up to {MAX_JOBS_PER_REQUEST:,}",
-        access=ADMIN,
-    ),
-    endpoint(
-        "GET", "/v1/jobs/{id}", show_job, "One job, why it waits, and its runs", access=READ_QUEUE
-    ),
-    endpoint("GET", "/v1/jobs/{id}/result", show_result, "The result of a job", access=ADMIN),
-    endpoint(
-        "GET",
-        "/v1/jobs/{id}/tree",
-        show_tree,
-        "A job, its ancestors and its descendants",
-        access=READ_QUEUE,
-    ),
-    endpoint("POST", "/v1/jobs/{id}/retry", retry_job, "Retry a job now", access=ADMIN),
-    endpoint(
-        "POST",
-        "/v1/jobs/{id}/cancel",
-        cancel_job,
-        "Cancel a job: end one that waits, stop one that runs",
-        access=ADMIN,
-    ),
-)

@@ -54,12 +54,17 @@ def message_types(endpoints: Endpoints) -> list[Any]:
 
 
 def operation(endpoint: MgmtEndpoint, schemas: dict[str, Any]) -> dict[str, Any]:
+    page = {HTML_MEDIA_TYPE: {"schema": TEXT}} if endpoint.media == HTML_MEDIA_TYPE else {}
+    content = {endpoint.media: {"schema": TEXT}}
+    if endpoint.response is not None:
+        content = {"application/json": {"schema": schemas[str(endpoint.response)]}, **page}
+    problem = {"application/problem+json": {"schema": schemas[str(Problem)]}, **page}
     described: dict[str, Any] = {
         "summary": endpoint.summary,
-        "operationId": operation_id(endpoint),
+        "operationId": "_".join([endpoint.method.lower(), *re.findall(r"\w+", endpoint.path)]),
         "responses": {
-            "200": {"description": "Done", "content": response_content(endpoint, schemas)},
-            "default": {"description": "Could not", "content": problem_content(endpoint, schemas)},
+            "200": {"description": "Done", "content": content},
+            "default": {"description": "Could not", "content": problem},
         },
         "x-usher-scope": endpoint.access.scope,
         "x-usher-types": sorted(endpoint.access.types),
@@ -72,28 +77,10 @@ def operation(endpoint: MgmtEndpoint, schemas: dict[str, Any]) -> dict[str, Any]
     return described
 
 
-def operation_id(endpoint: MgmtEndpoint) -> str:
-    words = re.findall(r"\w+", endpoint.path)
-    return "_".join([endpoint.method.lower(), *words])
-
-
 def request_content(request: type, schemas: dict[str, Any]) -> dict[str, Any]:
     if request is bytes:
         return {"*/*": {"schema": TEXT}}
     return {"application/json": {"schema": schemas[str(request)]}}
-
-
-def response_content(endpoint: MgmtEndpoint, schemas: dict[str, Any]) -> dict[str, Any]:
-    if endpoint.response is None:
-        return {endpoint.media: {"schema": TEXT}}
-    page = {HTML_MEDIA_TYPE: {"schema": TEXT}} if endpoint.media == HTML_MEDIA_TYPE else {}
-    return {"application/json": {"schema": schemas[str(endpoint.response)]}, **page}
-
-
-def problem_content(endpoint: MgmtEndpoint, schemas: dict[str, Any]) -> dict[str, Any]:
-    """A problem, or a page where the endpoint answers with pages."""
-    page = {HTML_MEDIA_TYPE: {"schema": TEXT}} if endpoint.media == HTML_MEDIA_TYPE else {}
-    return {"application/problem+json": {"schema": schemas[str(Problem)]}, **page}
 
 
 def parameters(endpoint: MgmtEndpoint, components: dict[str, Any]) -> dict[str, Any]:

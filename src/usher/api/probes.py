@@ -1,12 +1,11 @@
 """MGMT's probes: those of every server, and whether its databases are ready."""
 
 import asyncio
-from collections.abc import Sequence
 
-from usher.api.context import MgmtCall, MgmtEndpoint
+from usher.api.context import MgmtCall
 from usher.db.pool import Database
 from usher.errors import Unreachable
-from usher.http.server.endpoint import OPEN, endpoint
+from usher.http.server.endpoint import OPEN, EndpointList
 from usher.http.server.probes import probe_endpoints
 from usher.messages.server import Status
 from usher.schema.state import (
@@ -17,8 +16,10 @@ from usher.schema.state import (
 )
 
 READY_SECONDS = 3  # less than the usual timeout of a probe
+ENDPOINTS = EndpointList(probe_endpoints(lambda: "healthy"))
 
 
+@ENDPOINTS.get("/readyz", "Can it work?", OPEN)
 async def readyz(call: MgmtCall[None]) -> Status:
     """Ready when the databases answer and their schemas are up to date."""
     try:
@@ -41,9 +42,3 @@ async def readyz(call: MgmtCall[None]) -> Status:
 async def state_of(db: Database, schema: str) -> SchemaState:
     async with db.transaction() as conn:
         return await schema_state(conn, schema)
-
-
-ENDPOINTS: Sequence[MgmtEndpoint] = (
-    endpoint("GET", "/readyz", readyz, "Can it work?", access=OPEN),
-    *probe_endpoints(lambda: "healthy"),
-)

@@ -10,7 +10,7 @@ from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import RequestT, calling_component, database_time, mgmt_connection
 from usher.errors import BadInput
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import endpoint
+from usher.http.server.endpoint import EndpointList
 from usher.messages.front_end import MAX_QUERIES_PER_REQUEST, QueryStat, QueryStats
 from usher.messages.server import Status
 from usher.mgmt import query_stats
@@ -20,13 +20,16 @@ from usher.mgmt.query_stats import ReportedQuery
 DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(us|ms|s|m|min)?")
 UNIT_SECONDS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60}
 MAX_QUERY_SECONDS: Final = 86_400
+ENDPOINTS = EndpointList()
 
 
+@ENDPOINTS.post("/send_query_stats", "Report one query and its duration", FRONT_END)
 async def send_query_stats(call: MgmtCall[QueryStat]) -> Status:
     await store(call, [call.body])
     return Status("ok")
 
 
+@ENDPOINTS.post("/v1/query_stats", "Report up to 1,000 queries", FRONT_END)
 async def send_many(call: MgmtCall[QueryStats]) -> Status:
     check_count(call.body.queries, "queries", MAX_QUERIES_PER_REQUEST)
     await store(call, call.body.queries)
@@ -57,15 +60,3 @@ def seconds(duration: str | float) -> float:
         message = f"query_time cannot be {duration[:40]!a}."
         raise BadInput(message, hint="1s, 250ms, or seconds: 0.25")
     return value
-
-
-ENDPOINTS = (
-    endpoint(
-        "POST",
-        "/send_query_stats",
-        send_query_stats,
-        "Report one query and its duration",
-        access=FRONT_END,
-    ),
-    endpoint("POST", "/v1/query_stats", send_many, "Report up to 1,000 queries", access=FRONT_END),
-)

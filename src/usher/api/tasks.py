@@ -38,12 +38,15 @@ from usher.api.queue_messages import (
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
-from usher.http.server.endpoint import endpoint
+from usher.http.server.endpoint import EndpointList
 from usher.queue import admin, task_queries
 from usher.queue import tasks as queue
 from usher.queue.periods import TaskSchedule
 
+ENDPOINTS = EndpointList()
 
+
+@ENDPOINTS.get("/v1/tasks", "Tasks, by number", READ_QUEUE)
 async def list_tasks(call: MgmtCall[TasksQuery]) -> TaskList:
     query = call.body
     check_contains(call, query.contains)
@@ -61,6 +64,7 @@ async def list_tasks(call: MgmtCall[TasksQuery]) -> TaskList:
     return TaskList([redacted_view(call, task) for task in tasks_], next_id)
 
 
+@ENDPOINTS.post("/v1/tasks", "Add a task", ADMIN)
 async def add_task(call: MgmtCall[NewTaskRequest]) -> TaskView:
     fields = task_fields(call.body)
     state = fields.pop("state", "enabled")
@@ -75,11 +79,13 @@ async def add_task(call: MgmtCall[NewTaskRequest]) -> TaskView:
         return task_view(await task_queries.show_task(conn, id_))
 
 
+@ENDPOINTS.get("/v1/tasks/{id}", "One task", READ_QUEUE)
 async def show_task(call: MgmtCall[None]) -> TaskView:
     async with queue_transaction(call) as conn:
         return redacted_view(call, await task_in_path(conn, call))
 
 
+@ENDPOINTS.put("/v1/tasks/{id}", "Change a task, enable or disable it", ADMIN)
 async def change_task(call: MgmtCall[TaskChangeRequest]) -> TaskView:
     fields = task_fields(call.body)
     state = fields.pop("state", None)
@@ -92,6 +98,7 @@ async def change_task(call: MgmtCall[TaskChangeRequest]) -> TaskView:
     return task_view(task)
 
 
+@ENDPOINTS.delete("/v1/tasks/{id}", "Delete a task", ADMIN)
 async def delete_task(call: MgmtCall[None]) -> TaskView:
     """Delete the task and return it as it was."""
     async with queue_transaction(call) as conn:
@@ -99,6 +106,7 @@ async def delete_task(call: MgmtCall[None]) -> TaskView:
         return task_view(await admin.delete_task(conn, task.id))
 
 
+@ENDPOINTS.post("/v1/tasks/{id}/run", "Run a task now", ADMIN)
 async def run_task(call: MgmtCall[None]) -> QueuedJob:
     async with queue_transaction(call) as conn:
         task = await task_in_path(conn, call)
@@ -142,6 +150,7 @@ def task_view(task: task_queries.StoredTask) -> TaskView:
     return TaskView(**fields)
 
 
+@ENDPOINTS.get("/v1/resources", "Resources, by name", READ_QUEUE)
 async def list_resources(call: MgmtCall[ResourcesQuery]) -> ResourceList:
     query = call.body
     async with queue_transaction(call) as conn:
@@ -152,6 +161,7 @@ async def list_resources(call: MgmtCall[ResourcesQuery]) -> ResourceList:
     return ResourceList([resource_view(status) for status in resources], next_name)
 
 
+@ENDPOINTS.put("/v1/resources/{name}", "Create, change, pause or resume a resource", ADMIN)
 async def set_resource(call: MgmtCall[ResourceChange]) -> ResourceView:
     name, request = call.path_params["name"], call.body
     if len(name) > MAX_NAME_LENGTH:
@@ -171,12 +181,14 @@ async def set_resource(call: MgmtCall[ResourceChange]) -> ResourceView:
     return resource_view(changed)
 
 
+@ENDPOINTS.get("/v1/types", "Paused types of job", READ_QUEUE)
 async def list_types(call: MgmtCall[None]) -> JobTypeList:
     async with queue_transaction(call) as conn:
         pauses = await task_queries.paused_types(conn)
     return JobTypeList([paused_type(pause) for pause in pauses])
 
 
+@ENDPOINTS.put("/v1/types/{type}", "Pause or resume a type of job", ADMIN)
 async def set_type(call: MgmtCall[TypeChange]) -> JobType:
     type_, request = call.path_params["type"], call.body
     async with queue_transaction(call) as conn:
@@ -192,34 +204,5 @@ def paused_type(pause: task_queries.PausedType) -> JobType:
 
 
 def resource_view(status: task_queries.ResourceStatus) -> ResourceView:
-    return ResourceView(
-        status.name,
-        status.capacity,
-        durations.show(status.interval),
-        status.running,
-        status.waiting,
-        status.latest_run,
-        status.paused,
-    )
-
-
-ENDPOINTS = (
-    endpoint("GET", "/v1/tasks", list_tasks, "Tasks, by number", access=READ_QUEUE),
-    endpoint("POST", "/v1/tasks", add_task, "Add a task", access=ADMIN),
-    endpoint("GET", "/v1/tasks/{id}", show_task, "One task", access=READ_QUEUE),
-    endpoint(
-        "PUT", "/v1/tasks/{id}", change_task, "Change a task, enable or disable it", access=ADMIN
-    ),
-    endpoint("DELETE", "/v1/tasks/{id}", delete_task, "Delete a task", access=ADMIN),
-    endpoint("POST", "/v1/tasks/{id}/run", run_task, "Run a task now", access=ADMIN),
-    endpoint("GET", "/v1/resources", list_resources, "Resources, by name", access=READ_QUEUE),
-    endpoint(
-        "PUT",
-        "/v1/resources/{name}",
-        set_resource,
-        "Create, change, pause or resume a resource",
-        access=ADMIN,
-    ),
-    endpoint("GET", "/v1/types", list_types, "Paused types of job", access=READ_QUEUE),
-    endpoint("PUT", "/v1/types/{type}", set_type, "Pause or resume a type of job", access=ADMIN),
-)
+    interval = durations.show(status.interval)
+    return msgspec.convert(asdict(status) | {"interval": interval}, ResourceView)

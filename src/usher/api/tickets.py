@@ -8,7 +8,7 @@ from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import mgmt_connection
 from usher.errors import BadInput
 from usher.http.server.bodies import check_count
-from usher.http.server.endpoint import AccessRule, endpoint
+from usher.http.server.endpoint import AccessRule, EndpointList
 from usher.messages.components import (
     MAX_HOSTS_PER_TICKET_REQUEST,
     GuardQuery,
@@ -27,6 +27,7 @@ ACTIONS_OF_TYPE: Final[Mapping[ComponentType, tuple[Action, ...]]] = {
     "index-server": ("index",),
     "front-end": ("query",),
 }
+ENDPOINTS = EndpointList()
 
 
 def actions_of(token: Token) -> tuple[Action, ...]:
@@ -38,6 +39,11 @@ def actions_of(token: Token) -> tuple[Action, ...]:
     return ACTIONS_OF_TYPE.get(token.type, ()) if token.type else ()
 
 
+@ENDPOINTS.post(
+    "/v1/tickets",
+    "Issue tickets for calls to other components",
+    read_and("index-builder", "index-server", "front-end"),
+)
 async def issue_tickets(call: MgmtCall[TicketRequest]) -> Tickets:
     hosts, token = call.body.hosts, call.caller.token
     check_count(hosts, "hosts", MAX_HOSTS_PER_TICKET_REQUEST)
@@ -56,6 +62,9 @@ async def issue_tickets(call: MgmtCall[TicketRequest]) -> Tickets:
     return Tickets(signed, LIFETIME_SECONDS)
 
 
+@ENDPOINTS.get(
+    "/v1/guard", "What a component needs to verify tickets", AccessRule("work", frozenset(TYPES))
+)
 async def show_guard(call: MgmtCall[GuardQuery]) -> GuardState:
     if call.caller.token_id is None:
         raise BadInput(
@@ -66,21 +75,3 @@ async def show_guard(call: MgmtCall[GuardQuery]) -> GuardState:
     state = await call.context.tickets.state()
     key = audience_key(state.key, component.host)
     return GuardState(component.host, key.hex(), state.now, state.revoked)
-
-
-ENDPOINTS = (
-    endpoint(
-        "POST",
-        "/v1/tickets",
-        issue_tickets,
-        "Issue tickets for calls to other components",
-        access=read_and("index-builder", "index-server", "front-end"),
-    ),
-    endpoint(
-        "GET",
-        "/v1/guard",
-        show_guard,
-        "What a component needs to verify tickets",
-        access=AccessRule("work", frozenset(TYPES)),
-    ),
-)

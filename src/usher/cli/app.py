@@ -7,12 +7,14 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from usher.cli.output import echo, style
+from usher.cli.wording import record_json
 from usher.settings import LoadedSettings, Settings, load
 from usher.terminal import escape_controls
 
@@ -23,9 +25,8 @@ T = TypeVar("T")
 Service = Callable[["asyncio.Event"], Coroutine[Any, Any, None]]
 Command = Callable[..., Any]
 FIELD_WIDTH = 12  # characters of the longest field name and a space
-GC_THRESHOLD = (
-    20_000  # new objects between two collections; Python's 700 cost a search 4 % of its time
-)
+# New objects between two collections; Python's 700 cost a search 4 % of its time.
+GC_THRESHOLD = 20_000
 
 
 @dataclass
@@ -129,10 +130,27 @@ def table_lines(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> It
         yield style(line, bold=True) if number == 0 else line
 
 
-def show_more(app: App, rows: Sequence[object], limit: int, after: object) -> None:
-    """Name the option for the next page if this page is full."""
-    if rows and len(rows) >= limit:
-        app.say(f"  → more may follow: --after {after}")
+def show_list(
+    app: App,
+    records: Sequence[T],
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    as_json: bool,
+    to_json: Callable[[T], object] = record_json,
+    limit: int = 0,
+    after: str = "",
+) -> None:
+    """Print records as JSON or as a table, and after a full page the option that shows the next one.
+
+    `after` names the field that the option takes from the last record.
+    """
+    if as_json:
+        show_json([to_json(record) for record in records])
+        return
+    show_table(headings, rows)
+    if records and after and len(records) >= limit:
+        app.say(f"  → more may follow: --after {attrgetter(after)(records[-1])}")
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -146,14 +164,37 @@ def confirm(question: str, *, yes: bool) -> None:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-limit_option = click.option(
-    "--limit", default=100, show_default=True, type=click.IntRange(1, 100_000), help="Rows to show."
-)
 mgmt_option = click.option("--mgmt", metavar="URL", help="Address of MGMT (also USHER_MGMT_URL).")
 host_option = click.option(
     "--host", default="", metavar="HOST:PORT", help="Address for other machines, if not --bind."
 )
 pass_app = click.make_pass_decorator(App, ensure=True)
+existing_file = click.Path(path_type=Path, exists=True, dir_okay=False)
+MAX_ID = 2**63 - 1
+
+
+def range_option(
+    name: str, default: float, low: float, high: float | None, text: str, unit: str = ""
+) -> Command:
+    """An option for a number from `low` to `high`, whole if its default is; the help shows the default."""
+    kind: Any = click.IntRange if isinstance(default, int) else click.FloatRange
+    return click.option(
+        name,
+        default=default,
+        type=kind(low, high),
+        show_default=True,
+        metavar=unit or None,
+        help=text,
+    )
+
+
+def after_id_option(noun: str) -> Command:
+    """The option that starts a list after the record with this number."""
+    limits, text = click.IntRange(0, MAX_ID), f"Start after this {noun}."
+    return click.option("--after", default=0, type=limits, metavar="ID", help=text)
+
+
+limit_option = range_option("--limit", 100, 1, 100_000, "Rows to show.")
 
 
 def bind_option(default: str, text: str) -> Command:

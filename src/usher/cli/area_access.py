@@ -3,18 +3,22 @@
 Commands import this module when they run because it loads the PostgreSQL driver.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
-from usher.cli.app import App
+from usher.cli.app import App, run
 from usher.db.areas import AreaDatabases, open_areas
+from usher.db.clock import server_time
 from usher.db.pool import Connection, Database, connect
 from usher.errors import BadInput
 from usher.schema import migrate, roles
 from usher.schema.state import schema_state
 
+P = ParamSpec("P")
+T = TypeVar("T")
 POOL_SIZE = 2  # a command runs one statement after the other
 READER = "usher_reader"
 MGMT = "usher_mgmt"
@@ -63,3 +67,32 @@ async def mgmt_transaction(app: App) -> AsyncIterator[Connection]:
     """A transaction in the work area with the role of MGMT."""
     async with open_database(app, "work", MGMT) as db, checked_transaction(db) as conn:
         yield conn
+
+
+def call_in(
+    transaction: AbstractAsyncContextManager[Connection],
+    function: Callable[Concatenate[Connection, P], Awaitable[T]],
+    *args: P.args,
+    **values: P.kwargs,
+) -> T:
+    """Call one function in a transaction of its own, and return its result."""
+
+    async def call() -> T:
+        async with transaction as conn:
+            return await function(conn, *args, **values)
+
+    return run(call())
+
+
+def call_now(
+    transaction: AbstractAsyncContextManager[Connection],
+    function: Callable[..., Awaitable[T]],
+    *args: object,
+    **values: object,
+) -> T:
+    """As `call_in`, with the time of the database as `now`."""
+
+    async def at_server_time(conn: Connection) -> T:
+        return await function(conn, *args, now=await server_time(conn), **values)
+
+    return call_in(transaction, at_server_time)

@@ -5,82 +5,92 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 import click
 
 from usher.cli.app import App
+from usher.cli.help import HelpGroup
 from usher.cli.output import echo
 from usher.errors import UsherError
 
-# Command name → module and attribute, in the order of the help page; imported when called.
+# Command name → module and attribute in usher.cli.commands, in the sections of the help page; imported when called.
+COMMAND_SECTIONS = {
+    "Crawl and search": {
+        "crawl": "local:crawl",
+        "up": "local:up",
+        "search": "search:search",
+        "demo": "local:demo",
+        "add": "add:add",
+        "fetch": "crawler:fetch",
+    },
+    "See what happens": {
+        "status": "status:status",
+        "explain": "explain:explain",
+        "pages": "pages:pages",
+        "doctor": "system:doctor",
+        "stats": "stats:stats",
+    },
+    "Manage sites and feeds": {
+        "hosts": "hosts:hosts",
+        "feeds": "feeds:feeds",
+        "items": "items:items",
+        "settings": "system:settings",
+    },
+    "Run programs": {
+        "jobs": "jobs:jobs",
+        "tasks": "tasks:tasks",
+        "resources": "resources:resources",
+    },
+    "Operate several machines": {
+        "components": "components:components",
+        "chunks": "chunks:chunks",
+        "tokens": "tokens:tokens",
+        "db": "db:db",
+    },
+    "Roles, one process each": {
+        "mgmt": "services:mgmt",
+        "watchdog": "watchdog:watchdog",
+        "crawler": "crawler:crawler",
+        "builder": "index:builder",
+        "index-server": "index:index_server",
+        "front": "search:front",
+        "scheduler": "services:scheduler",
+        "manager": "services:manager",
+    },
+    "Other": {
+        "domain64": "domain64:domain64",
+        "bench": "bench:bench",
+        "completion": "system:completion",
+        "version": "system:version",
+        "role-process": "local:role_process",
+    },
+}
 COMMANDS = {
-    "add": "usher.cli.commands.add:add",
-    "explain": "usher.cli.commands.explain:explain",
-    "status": "usher.cli.commands.status:status",
-    "search": "usher.cli.commands.search:search",
-    "feeds": "usher.cli.commands.feeds:feeds",
-    "items": "usher.cli.commands.items:items",
-    "hosts": "usher.cli.commands.hosts:hosts",
-    "domain64": "usher.cli.commands.domain64:domain64",
-    "jobs": "usher.cli.commands.jobs:jobs",
-    "tasks": "usher.cli.commands.tasks:tasks",
-    "resources": "usher.cli.commands.resources:resources",
-    "components": "usher.cli.commands.components:components",
-    "chunks": "usher.cli.commands.chunks:chunks",
-    "tokens": "usher.cli.commands.tokens:tokens",
-    "stats": "usher.cli.commands.stats:stats",
-    "doctor": "usher.cli.commands.system:doctor",
-    "settings": "usher.cli.commands.system:settings",
-    "version": "usher.cli.commands.system:version",
-    "crawl": "usher.cli.commands.local:crawl",
-    "up": "usher.cli.commands.local:up",
-    "demo": "usher.cli.commands.local:demo",
-    "role-process": "usher.cli.commands.local:role_process",
-    "fetch": "usher.cli.commands.crawler:fetch",
-    "crawler": "usher.cli.commands.crawler:crawler",
-    "builder": "usher.cli.commands.index:builder",
-    "index-server": "usher.cli.commands.index:index_server",
-    "front": "usher.cli.commands.search:front",
-    "mgmt": "usher.cli.commands.services:mgmt",
-    "watchdog": "usher.cli.commands.watchdog:watchdog",
-    "manager": "usher.cli.commands.services:manager",
-    "scheduler": "usher.cli.commands.services:scheduler",
-    "db": "usher.cli.commands.db:db",
-    "bench": "usher.cli.commands.bench:bench",
-    "completion": "usher.cli.commands.system:completion",
+    name: module for section in COMMAND_SECTIONS.values() for name, module in section.items()
 }
 INTERRUPTED = 130
 
-HELP = """Usher runs a crawl from the front door to the search page.
+HELP = """Crawl web sites and search them, on this machine or on many.
 
 \b
 Examples:
-  usher crawl https://example.com/ crawl a site and serve its search page
-  usher add https://example.com/   ask the door to admit a page
-  usher add --full --pass nasa.gov crawl a whole host now
-  usher explain example.com        what happened to a URL, and is it searchable?
-  usher status                     every stage, and what blocks it
-  usher hosts list --due           hosts that are due for a crawl
-  usher feeds add https://example.com/
-                                   subscribe to the feed of a site
-  usher jobs list --summary        jobs by state, now and in the last day
-  usher tasks add --hour 2 -- usher hosts recrawl --due
-                                   recrawl due hosts every night
-  usher components list            components, their health and their chunks
-  usher doctor                     check this installation
-  usher settings                   every setting, its value and its origin
-  usher db status                  the version of each schema
-  usher db dump backup             back up all schemas to the directory 'backup'
-  DATABASE_URL=postgresql://… usher db migrate
-                                   use your own PostgreSQL
+  usher crawl https://example.com/     crawl a site, then search it
+  usher up                             serve the search page and keep the sites fresh
+  usher search fog signals             search from the terminal
+  usher pages errors                   pages that could not be fetched, by kind
+  usher explain https://example.com/   what happened to a page: is it searchable?
+  usher status                         what runs, what waits, what is wrong
+  usher doctor                         check this installation
 
-Without DATABASE_URL Usher starts an embedded PostgreSQL in the data directory.
+Without DATABASE_URL, Usher starts its own PostgreSQL in the data directory.
 """
 
 
-class LazyGroup(click.Group):
+class LazyGroup(HelpGroup):
     """A group that imports a command only when it is called or listed."""
+
+    sections: ClassVar = {title: list(names) for title, names in COMMAND_SECTIONS.items()}
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -89,8 +99,19 @@ class LazyGroup(click.Group):
         if name not in COMMANDS:
             return None
         module, attribute = COMMANDS[name].split(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        imported = importlib.import_module(f"usher.cli.commands.{module}")
+        command: click.Command = getattr(imported, attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.exceptions.NoSuchCommand as error:  # click knows only imported commands
+            raise click.exceptions.NoSuchCommand(
+                error.command_name, possibilities=COMMANDS, ctx=ctx
+            ) from None
 
 
 @click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})

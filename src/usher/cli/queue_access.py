@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from usher import durations
 from usher.cli.app import App
 from usher.cli.area_access import checked_transaction, open_database
-from usher.cli.wording import duration_text, printable
+from usher.cli.wording import printable
 from usher.db.pool import Connection, Database
 from usher.errors import BadInput, NotFound
 from usher.queue import task_queries
@@ -118,10 +118,3 @@ def parse_time(text: str, hint: str) -> datetime:
     except BadInput as error:
         raise BadInput(error.message, hint=hint) from error
     return time
-
-
-def relative_time(time: datetime | None, now: datetime) -> str:
-    """`in 2 hours` or `3 days ago`, for a table."""
-    if time is None:
-        return "-"
-    return f"in {duration_text(time - now)}" if time > now else f"{duration_text(now - time)} ago"

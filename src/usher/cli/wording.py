@@ -22,11 +22,14 @@ def display_time() -> datetime:
 
 def time_text(time: datetime, now: datetime) -> str:
     """The time and how far away it is: `2026-11-22 10:00 UTC (in 6 days)`."""
-    ahead = time - now
-    distance = (
-        f"in {duration_text(ahead)}" if ahead > timedelta(0) else f"{duration_text(-ahead)} ago"
-    )
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC ({distance})"
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC ({relative_time(time, now)})"
+
+
+def relative_time(time: datetime | None, now: datetime) -> str:
+    """`in 2 hours` or `3 days ago`; `-` for no time."""
+    if time is None:
+        return "-"
+    return f"in {duration_text(time - now)}" if time > now else f"{duration_text(now - time)} ago"
 
 
 def duration_text(length: timedelta) -> str:
@@ -41,6 +44,11 @@ def duration_text(length: timedelta) -> str:
 def counted(number: int, noun: str) -> str:
     """`1 page`, `2 pages`, `1,170 pages`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def capped_count(number: int, maximum: int) -> str:
+    """`≥ 10000` if the count stopped at its maximum."""
+    return f"≥ {maximum}" if number >= maximum else str(number)
 
 
 def printable(text: str, length: int = MAX_CHARACTERS) -> str:

@@ -33,6 +33,10 @@ DISK_CHECK_SECONDS: Final = 1.0
 LINK_REPORT_SECONDS: Final = 1.0  # between two reports of the links of open chunks
 MAX_PAGES_PER_CHUNK: Final = 1_000  # of a report
 MAX_REQUESTS_PER_HOST: Final = 16  # at once, if the host needs no crawl delay
+# MGMT processes estimate the database's time, and may be wrong by half a second each (usher.db.clock). One of them may
+# see the end of a lease earlier than the one that granted it, so the crawler does not use the last part.
+USED_LEASE_SHARE: Final = 0.9
+RENEWALS_PER_LEASE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +57,7 @@ class ChunkCrawl:
     writer: WarcChunkWriter
     pages: list[PageReport] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
-    is_reporting: bool = (
-        False  # then MGMT's response to the report decides whether we own the chunk
-    )
+    is_reporting: bool = False  # then MGMT's response decides whether we own the chunk
 
 
 @dataclass(slots=True)
@@ -147,7 +149,7 @@ class Crawler:
             return False
         self._lease = pack.lease or self._lease
         self._leased.set()
-        lease = ChunkLease(claimed_at + self._lease)
+        lease = ChunkLease(claimed_at + USED_LEASE_SHARE * self._lease)
         links = LinkReporter(self.mgmt, self._recent)
         writer = WarcChunkWriter(self.store, pack.chunk_id, self.info)
         crawl = ChunkCrawl(pack.chunk_id, lease, links, writer)
@@ -275,21 +277,26 @@ class Crawler:
                     await crawl.links.send()
 
     async def _renew(self) -> None:
-        """Renew the leases three times per lease; cancel chunks that belong to another crawler."""
+        """Renew the leases again and again; cancel chunks that belong to another crawler.
+
+        A call that hangs, because a packet was lost, must not use up the lease: the next one gets another connection.
+        """
         await self._leased.wait()
         while True:
-            await asyncio.sleep(self._lease / 3)
+            pause = self._lease / RENEWALS_PER_LEASE
+            await asyncio.sleep(pause)
             if not self.open:
                 continue
             sent_at = asyncio.get_running_loop().time()
             try:
-                leases = await self.mgmt.renew(self.open)
-            except UsherError as error:
-                log.warning("leases_not_renewed", error=str(error))
+                async with asyncio.timeout(pause):
+                    leases = await self.mgmt.renew(self.open)
+            except (UsherError, TimeoutError) as error:
+                log.warning("leases_not_renewed", error=str(error) or "MGMT did not answer in time")
                 continue
             for chunk in leases.held:
                 if crawl := self.open.get(chunk):
-                    crawl.lease.renew(sent_at + self._lease)
+                    crawl.lease.renew(sent_at + USED_LEASE_SHARE * self._lease)
             for chunk in leases.lost:
                 crawl = self.open.get(chunk)
                 if crawl and crawl.task and not crawl.is_reporting:

@@ -68,7 +68,7 @@ def _of_url(url: str) -> OwnEndpoint | None:
 def _local_ports(data: Path) -> list[int]:
     try:
         ports = json.loads((data / PORTS_FILE).read_text(encoding="utf-8"))
-        return [int(port) for name, port in ports.items() if name != DEMO_SITE]
+        return [port for name, port in ports.items() if name != DEMO_SITE and isinstance(port, int)]
     except (OSError, ValueError, TypeError, AttributeError):
         return []
 

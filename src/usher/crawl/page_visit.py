@@ -88,7 +88,7 @@ class PageVisitor:
         response = await self._policy.request(
             url,
             conditional_headers(link),
-            delay=effective_crawl_delay(link.crawl_delay, rules),
+            delay=effective_crawl_delay(link, rules),
             lease=lease,
             cause=cause,
         )

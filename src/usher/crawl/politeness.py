@@ -18,6 +18,7 @@ from usher.crawl.http.response import REDIRECT_STATUSES
 from usher.crawl.robots import AGENT, RobotsRules
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
+from usher.messages.crawler import PageToFetch
 from usher.private_hosts import AllowList, HostPermission
 from usher.urls import Url
 
@@ -53,13 +54,15 @@ class HostPace:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-def effective_crawl_delay(mgmt_delay: float, rules: CachedRobots) -> float:
+def effective_crawl_delay(page: PageToFetch, rules: CachedRobots) -> float:
     """Return the seconds between two requests to a host: the longer of MGMT's delay and that of robots.txt.
 
-    MGMT's delay covers the host's setting and its politeness group. A Retry-After is not part of it: the crawler
-    reports it, and MGMT hands out no page of the host until it has passed.
+    MGMT's delay covers the host's setting, which replaces that of robots.txt, and its politeness group. A Retry-After
+    is not part of it: the crawler reports it, and MGMT hands out no page of the host until it has passed.
     """
-    return max(mgmt_delay, rules.robots.crawl_delay or 0.0)
+    if page.delay_is_set:
+        return page.crawl_delay
+    return max(page.crawl_delay, rules.robots.crawl_delay or 0.0)
 
 
 class PolitenessPolicy:

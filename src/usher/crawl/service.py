@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from usher import __version__
+from usher.background import background_tasks
 from usher.chunk_store import ChunkStore, keep_files_private
 from usher.crawl.crawler import MAX_REQUESTS_PER_HOST, Crawler, CrawlerLoad
 from usher.crawl.http.fetch import Fetcher, FetchLimits
@@ -118,15 +119,9 @@ async def run_until(crawler: Crawler, stop: asyncio.Event, *, keep_files: bool) 
         await stop.wait()
         crawler.stop()
 
-    tasks = [asyncio.create_task(stop_crawler())]
-    if not keep_files:
-        tasks.append(asyncio.create_task(clean_up(crawler)))
-    try:
+    works = [stop_crawler()] if keep_files else [stop_crawler(), clean_up(crawler)]
+    async with background_tasks(log, *works):
         await crawler.run()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def clean_up(crawler: Crawler) -> None:

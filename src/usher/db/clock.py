@@ -56,14 +56,18 @@ class DatabaseClock:
         return datetime.now(UTC) - self.now()
 
     async def sync(self, conn: psycopg.AsyncConnection[TupleRow]) -> None:
-        """Take a sample. The database read its clock about halfway between question and answer."""
+        """Take a sample. The database read its clock about halfway between question and answer.
+
+        A slow sample serves only until the first quick one.
+        """
         asked_at = elapsed()
         sample = await server_time(conn)
         answered_at = elapsed()
-        if self._has_sample and answered_at - asked_at > SLOW_SAMPLE_SECONDS:
+        is_slow = answered_at - asked_at > SLOW_SAMPLE_SECONDS
+        if self._has_sample and is_slow:
             return
         self._sample, self._sampled_at = sample, (asked_at + answered_at) / 2
-        self._has_sample = True
+        self._has_sample = not is_slow
         self._report()
 
     def _report(self) -> None:

@@ -169,7 +169,7 @@ def unreachable_error(dsn: str, error: BaseException) -> Unreachable:
     reason = " ".join(str(error).split()) or type(error).__name__
     return Unreachable(
         f"The database at {mask_password(dsn)} cannot be used: {reason}",
-        hint="Check the address (`usher settings`) and that the server runs, then `usher doctor`.",
+        hint="Start the server, or correct its address: `usher settings` shows it.",
     )
 
 

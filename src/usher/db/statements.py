@@ -45,10 +45,24 @@ class Statement:
             raise LookupError(f"{self.name} must return one row at most and returned {len(rows)}")
         return rows[0] if rows else None
 
+    async def only(self, conn: AsyncConnection[TupleRow], of: type[T], **given: Any) -> T:  # noqa: ANN401
+        """Return the only row, which exists."""
+        [row] = await self.rows(conn, of, **given)
+        return row
+
     async def tuples(self, conn: AsyncConnection[TupleRow], **given: Any) -> list[TupleRow]:  # noqa: ANN401
         async with conn.cursor(row_factory=tuple_row, binary=True) as cursor:
             await self._execute(cursor, given)
             return await cursor.fetchall()
+
+    async def column(self, conn: AsyncConnection[TupleRow], **given: Any) -> list[Any]:  # noqa: ANN401
+        """Return the first column of every row."""
+        return [row[0] for row in await self.tuples(conn, **given)]
+
+    async def value(self, conn: AsyncConnection[TupleRow], **given: Any) -> Any:  # noqa: ANN401
+        """Return the first column of the only row, which exists."""
+        [row] = await self.tuples(conn, **given)
+        return row[0]
 
     async def run(self, conn: AsyncConnection[TupleRow], **given: Any) -> int:  # noqa: ANN401
         """Return the number of changed rows."""
@@ -75,8 +89,8 @@ def row_factory_of(of: type[T]) -> AsyncRowFactory[T]:
 
 
 def field_names(of: type[Any]) -> list[str]:
-    """Return the fields of a dataclass or a named tuple."""
-    named: Sequence[str] | None = getattr(of, "_fields", None)
+    """Return the fields of a named tuple, a message or a dataclass."""
+    named: Sequence[str] | None = getattr(of, "_fields", getattr(of, "__struct_fields__", None))
     return list(named) if named else [field.name for field in fields(of)]
 
 
@@ -107,6 +121,12 @@ def split_statements(text: str) -> Iterator[tuple[str, str]]:
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"named twice: {', '.join(sorted(twice))}")
     return zip(names, (part.strip().removesuffix(";") for part in parts[1::2]), strict=True)
+
+
+def columns(rows: Iterable[object], *names: str) -> dict[str, list[Any]]:
+    """Return a list of the values of each attribute, for a statement that unnests them."""
+    items = list(rows)
+    return {name: [getattr(item, name) for item in items] for name in names}
 
 
 def array(values: Iterable[object]) -> str | None:

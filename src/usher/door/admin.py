@@ -10,13 +10,14 @@ from psycopg.types.multirange import Multirange
 from psycopg.types.range import Range as SqlRange
 
 from usher import domain64
+from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.door.hosts import DoorSettings
+from usher.door.scope import ScopeKind
 
 store = load_statements(__file__)
 Policy = Literal["open", "paused", "blocked"]
-ScopeKind = Literal["host", "domain", "listed", "any"]
 FilterList = list[dict[str, object]]
 MAX_PAGES_COUNTED = 10_000
 
@@ -106,16 +107,14 @@ async def count_pages(
 
 async def count_known_pages(conn: Connection, *, number: int, most: int) -> int:
     """The number of pages of a host, counted up to `most`."""
-    ((pages,),) = await store.count_known_pages.tuples(conn, domain64=number, most=most)
-    return int(pages)
+    return int(await store.count_known_pages.value(conn, domain64=number, most=most))
 
 
 async def change_policy(
     conn: Connection, *, names: Sequence[str], policy: Policy, reason: str = ""
 ) -> list[str]:
     """Set the policy of hosts; returns the registered ones among them."""
-    rows = await store.change_policy.tuples(conn, names=list(names), policy=policy, reason=reason)
-    return [name for (name,) in rows]
+    return await store.change_policy.column(conn, names=list(names), policy=policy, reason=reason)
 
 
 class HostChange(TypedDict, total=False):
@@ -135,7 +134,7 @@ async def change_host(
     conn: Connection, *, names: Sequence[str], **changes: Unpack[HostChange]
 ) -> list[str]:
     """Change the given settings of hosts; returns the registered ones among them."""
-    rows = await store.change_host.tuples(
+    return await store.change_host.column(
         conn,
         names=list(names),
         cadence=changes.get("cadence"),
@@ -148,7 +147,14 @@ async def change_host(
         scope_ranges=multirange(changes["ranges"]) if "ranges" in changes else None,
         filters=Jsonb(changes["filters"]) if "filters" in changes else None,
     )
-    return [name for (name,) in rows]
+
+
+async def retry_failures(conn: Connection, hosts: Sequence[int]) -> int:
+    """Try again at once what failed at these hosts, because a person asks for them; returns the number of pages."""
+    [number] = await store.retry_failures.column(
+        conn, hosts=list(hosts), now=await server_time(conn)
+    )
+    return int(number)
 
 
 def multirange(ranges: Sequence[domain64.Range]) -> Multirange[int]:
@@ -164,7 +170,7 @@ async def change_settings(
     max_depth: int | None = None,
 ) -> DoorSettings:
     """Change the general settings of hosts; None keeps a setting."""
-    settings = await store.change_settings.row(
+    return await store.change_settings.only(
         conn,
         DoorSettings,
         cadence=cadence,
@@ -172,8 +178,6 @@ async def change_settings(
         max_pages=max_pages,
         max_depth=max_depth,
     )
-    assert settings is not None  # noqa: S101 - a constraint keeps the row
-    return settings
 
 
 class RecrawlEntrance(NamedTuple):
@@ -187,16 +191,13 @@ class RecrawlEntrance(NamedTuple):
 
 async def recrawl_entrances(conn: Connection, *, hosts: Sequence[int]) -> list[RecrawlEntrance]:
     """The entrance of each host, given by its domain64."""
-    rows = await store.recrawl_entrances.tuples(conn, hosts=list(hosts))
-    return [RecrawlEntrance(*row) for row in rows]
+    return await store.recrawl_entrances.rows(conn, RecrawlEntrance, hosts=list(hosts))
 
 
 async def export_numbers(
     conn: Connection, *, after: int = 0, n: int = 10_000
 ) -> list[tuple[int, str]]:
-    return [
-        (number, name) for number, name in await store.export_numbers.tuples(conn, after=after, n=n)
-    ]
+    return await store.export_numbers.tuples(conn, after=after, n=n)
 
 
 async def import_domains(conn: Connection, *, domains: Sequence[tuple[int, int, str]]) -> int:
@@ -212,5 +213,4 @@ async def import_hosts(
 ) -> list[tuple[int, str]]:
     """Register hosts with published numbers; returns the new ones."""
     domain64s, names = [number for number, _ in numbers], [name for _, name in numbers]
-    rows = await store.import_hosts.tuples(conn, domain64s=domain64s, names=names, now=now)
-    return [(number, name) for number, name in rows]
+    return await store.import_hosts.tuples(conn, domain64s=domain64s, names=names, now=now)

@@ -38,6 +38,10 @@ where number > 0;
 select count(*)
 from (select from work.guestbook g where g.domain64 = %(domain64)s limit %(most)s) page;
 
+-- name: retry_failures
+-- Tries again what failed at these hosts, because a person asks for them; returns the number of pages.
+select work.retry_failures(%(hosts)s::bigint[], %(now)s);
+
 -- name: change_policy
 -- Opens, pauses or blocks hosts.
 update work.hosts set policy = %(policy)s, policy_reason = %(reason)s, revision = revision + 1
@@ -57,6 +61,11 @@ update work.hosts set
     scope = coalesce(%(scope)s::text, scope),
     scope_ranges = coalesce(%(scope_ranges)s::int8multirange, scope_ranges),
     filters = coalesce(%(filters)s::jsonb, filters),
+    -- A host that rests for the old delay rests for the new one instead, from now on.
+    ready_at = case when %(crawl_delay)s::interval is not null and held_by is null
+        then least(ready_at, greatest(clock_timestamp() + %(crawl_delay)s::interval, rest_until)) else ready_at end,
+    claim_at = case when %(crawl_delay)s::interval is not null and held_by is null and claim_at < 'infinity'
+        then least(claim_at, greatest(clock_timestamp() + %(crawl_delay)s::interval, rest_until)) else claim_at end,
     revision = revision + 1
 where name = any(%(names)s)
 returning name;
@@ -74,7 +83,7 @@ returning revision, cadence, filters, max_pages, max_depth;
 -- name: recrawl_entrances
 -- For each host the number of pages that are being crawled. If its root is waiting or being crawled, also its first page that
 -- is not, because a full knock at a waiting page admits no other page.
-select h.name, page.scheme, page.path, coalesce(busy.number, 0)
+select h.name as host, page.scheme, page.path, coalesce(busy.number, 0) as crawling
 from unnest(%(hosts)s::bigint[]) as given (domain64)
 join work.hosts h using (domain64)
 left join lateral (

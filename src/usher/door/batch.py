@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -44,20 +44,31 @@ class KnockBatch:
     """A batch while the doorkeeper judges it; `answers` fills up."""
 
     given: Sequence[str]
-    urls: list[Url | UrlRefusal]
-    answers: list[UrlVerdict | None]
     now: datetime
     knock: Knock
-    found_on: str
-    register: bool
-    depth: int
-    dry_run: bool
+    _: KW_ONLY
+    found_on: str = ""
+    register: bool = True
+    depth: int = 0
+    dry_run: bool = False
     filtered: bool = True
     allowed: AllowList = AllowList()  # noqa: RUF009 - frozen
     brought: int = 0
+    urls: list[Url | UrlRefusal] = field(init=False)
+    answers: list[UrlVerdict | None] = field(init=False)
     cache: HostCache = field(default_factory=HostCache)
     duplicates: dict[int, int] = field(default_factory=dict)  # position → position of the first
     refused_from_cache: dict[int, Url] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Parse the URLs into their canonical form, and answer those that have none."""
+        self.urls = [parse(text) for text in self.given]
+        self.answers = [
+            UrlVerdict(text, Reason(url.reason), url.detail)
+            if isinstance(url, UrlRefusal)
+            else None
+            for text, url in zip(self.given, self.urls, strict=True)
+        ]
 
     def refuse(self, index: int, url: Url, reason: Reason, detail: str) -> None:
         """Refuse a URL by cached rules of its host; the doorkeeper then checks that they still hold."""
@@ -187,22 +198,3 @@ class KnockBatch:
             aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
             times[first] = max(aware, times.get(first, aware))
         return times
-
-
-def read_urls(
-    given: Sequence[str],
-    now: datetime,
-    *,
-    knock: Knock,
-    found_on: str = "",
-    register: bool = True,
-    depth: int = 0,
-    dry_run: bool = False,
-) -> KnockBatch:
-    """Parse URLs into their canonical form; answers those that have none."""
-    urls = [parse(text) for text in given]
-    answers: list[UrlVerdict | None] = [
-        UrlVerdict(text, Reason(url.reason), url.detail) if isinstance(url, UrlRefusal) else None
-        for text, url in zip(given, urls, strict=True)
-    ]
-    return KnockBatch(given, urls, answers, now, knock, found_on, register, depth, dry_run)

@@ -14,14 +14,14 @@ import psycopg
 
 from usher.db.pool import Connection, Database
 from usher.door import guestbook, hosts
-from usher.door.batch import BatchVerdicts, KnockBatch, read_urls
+from usher.door.batch import BatchVerdicts, KnockBatch
 from usher.door.host_cache import CachedHost, HostCache
 from usher.door.host_limits import LimitDecision, PageLimits
 from usher.door.rules import MAX_COUNTED_DEPTH, Knock
 from usher.errors import Unreachable
 from usher.private_hosts import AllowList
 from usher.telemetry import VERDICTS
-from usher.urls import Scheme, Url
+from usher.urls import Url, url_text
 
 Transactions = Callable[[], AbstractAsyncContextManager[Connection]]
 SINGLE_KNOCK = Knock()
@@ -57,16 +57,17 @@ class Doorkeeper:
         sitemaps. A dry run gives the same answers and changes nothing. The source of the URLs is `found_on`, unless
         the knock names another.
         """
-        batch = read_urls(
+        batch = KnockBatch(
             given,
             now or self.db.clock.now(),
-            knock=knock,
+            knock,
             found_on=found_on,
             register=register,
             depth=max(0, min(depth, MAX_COUNTED_DEPTH)),
             dry_run=dry_run,
+            filtered=filtered,
+            allowed=self.allowed,
         )
-        batch.filtered, batch.allowed = filtered, self.allowed
         return await self._receive(batch)
 
     async def stream(
@@ -84,7 +85,7 @@ class Doorkeeper:
         in_flight: deque[asyncio.Task[BatchVerdicts]] = deque()
         try:
             for given in batches:
-                batch = read_urls(given, self.db.clock.now(), knock=knock, dry_run=dry_run)
+                batch = KnockBatch(given, self.db.clock.now(), knock, dry_run=dry_run)
                 if len(in_flight) == MAX_BATCHES_IN_FLIGHT:
                     yield await in_flight.popleft()
                 in_flight.append(asyncio.create_task(self._receive(batch)))
@@ -105,7 +106,7 @@ class Doorkeeper:
             if not due:
                 return
             last = due[-1].id
-            roots = [str(Url(Scheme(host.scheme), host.name, "/")) for host in due]
+            roots = [url_text(host.scheme, host.name, "/") for host in due]
             yield await self.knock(roots, knock=Knock("full"), now=now)
 
     async def settle(
@@ -132,9 +133,8 @@ class Doorkeeper:
     ) -> int:
         """Make pages due earlier that changed according to their site; returns how many. A knock then admits them."""
         when = now or self.db.clock.now()
-        knock = Knock(source=source)
-        batch = read_urls([url for url, _ in changed], when, knock=knock, register=False)
-        batch.allowed = self.allowed
+        knock, given = Knock(source=source), [url for url, _ in changed]
+        batch = KnockBatch(given, when, knock, register=False, allowed=self.allowed)
         await self._read_hosts(batch, self.db.transaction)
         packed, order = batch.pack()
         times = batch.latest([moment for _, moment in changed])

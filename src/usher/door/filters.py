@@ -213,18 +213,6 @@ def _query(given: Filter) -> ParameterRewrite:
     return ParameterRewrite(_texts(given, "keep", "all, none or "), only=True)
 
 
-def _parameters(given: Filter) -> ParameterRewrite:
-    return ParameterRewrite(_texts(given, "drop"), only=False)
-
-
-def _sessions(_: Filter) -> SessionRewrite:
-    return SessionRewrite()
-
-
-def _order(_: Filter) -> ParameterOrderRewrite:
-    return ParameterOrderRewrite()
-
-
 def _count(given: Filter, key: str) -> int:
     value = given.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -303,7 +291,13 @@ RULES: Final[Mapping[str, FilterRule]] = {
         _path, "refuses paths that", {"matches": "match {}", "not_matches": "do not match {}"}
     ),
     "query": FilterRule(_query, "keeps of the query", {"keep": "{}"}),
-    "parameters": FilterRule(_parameters, "drops from the query", {"drop": "{}"}),
-    "sessions": FilterRule(_sessions, "takes session ids out", {}),
-    "order": FilterRule(_order, "puts parameters in the order of their names", {}),
+    "parameters": FilterRule(
+        lambda given: ParameterRewrite(_texts(given, "drop"), only=False),
+        "drops from the query",
+        {"drop": "{}"},
+    ),
+    "sessions": FilterRule(lambda _: SessionRewrite(), "takes session ids out", {}),
+    "order": FilterRule(
+        lambda _: ParameterOrderRewrite(), "puts parameters in the order of their names", {}
+    ),
 }

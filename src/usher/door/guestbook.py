@@ -121,8 +121,7 @@ async def knock(
     if knock.kind == "full":
         ((letters, brought),) = await store.knock_full.tuples(conn, **parameters)
         return unpack_judgements(letters), brought
-    ((letters,),) = await store.knock_single.tuples(conn, **parameters)
-    return unpack_judgements(letters), 0
+    return unpack_judgements(await store.knock_single.value(conn, **parameters)), 0
 
 
 async def hint(
@@ -187,8 +186,7 @@ def report_columns(reports: Sequence[FetchReport]) -> dict[str, str | None]:
 
 async def close_crawls(conn: Connection, *, domain64s: Sequence[int], now: datetime) -> list[int]:
     """End the open crawls of those hosts that have no page left to crawl; returns these hosts."""
-    rows = await store.close_crawls.tuples(conn, domain64s=list(domain64s), now=now)
-    return [domain64 for (domain64,) in rows]
+    return await store.close_crawls.column(conn, domain64s=list(domain64s), now=now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,10 +55,10 @@ async def find_known_pages(
 ) -> Collection[int]:
     """The positions of those pages that are in the guestbook."""
     await guestbook.disable_sequential_scans(conn)
-    rows = await store.find_known_pages.tuples(
+    positions = await store.find_known_pages.column(
         conn, domain64s=array_text(domain64s), paths=pack_paths(paths)
     )
-    return {position - 1 for (position,) in rows}
+    return {position - 1 for position in positions}
 
 
 class PageLimits:

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
 
 from psycopg.types.multirange import Multirange
 
 from usher import domain64
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
+from usher.door.scope import ScopeKind
 from usher.errors import SchemaOutOfDate
 
 store = load_statements(__file__)
@@ -47,7 +47,7 @@ class DoorHost:
     policy: str
     policy_reason: str
     filters: list[dict[str, object]]
-    scope: Literal["host", "domain", "listed", "any"]
+    scope: ScopeKind
     scope_ranges: Multirange[int]
     max_pages: int
     max_depth: int
@@ -71,7 +71,7 @@ async def have_changed(
     conn: Connection, *, revisions: Mapping[int, int], settings_revision: int
 ) -> bool:
     """Whether one of these hosts, or the general settings, changed since this revision."""
-    ((is_changed,),) = await store.have_changed.tuples(
+    is_changed = await store.have_changed.value(
         conn,
         domain64s=list(revisions),
         revisions=list(revisions.values()),

@@ -10,6 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 ATOM_MEDIA_TYPE: Final = "application/atom+xml"
 _OURS: Final = UUID("6f1c2d0e-6a54-5d9b-9f0b-0d7d6a1b8c11")
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8}){0,4}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # Characters that XML 1.0 forbids, and line ends that a parser would change.
 _ILLEGAL: Final = re.compile("[^\t\n\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -79,7 +80,8 @@ def _feed(document: AtomFeed) -> Iterator[str]:
 
 
 def _entry(entry: AtomEntry) -> Iterator[str]:
-    language = f" xml:lang={_quoted(entry.language)}" if _is_language(entry.language) else ""
+    has_language = _LANGUAGE.fullmatch(entry.language)
+    language = f" xml:lang={_quoted(entry.language)}" if has_language else ""
     yield f"<entry{language}>"
     yield f"<id>{_text(entry.id)}</id>"
     yield f"<title>{_text(entry.title)}</title>"
@@ -105,10 +107,6 @@ def _link(link: AtomLink) -> str:
 def _unique(texts: Iterable[str]) -> list[str]:
     """Each text once, without blank ones."""
     return list(dict.fromkeys(text for text in texts if _text(text).strip()))
-
-
-def _is_language(text: str) -> bool:
-    return bool(re.fullmatch(r"[A-Za-z]{1,8}(-[A-Za-z0-9]{1,8}){0,4}", text))
 
 
 def _legal(text: str) -> str:

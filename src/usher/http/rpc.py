@@ -98,7 +98,7 @@ class RpcPool(HttpPool):
                 return await self._call_on(connection, request, math.inf)
             connection.close()
             self._http_only_until = loop.time() + HTTP_ONLY_SECONDS
-        response = await self.ask_untimed("POST", path, body, headers)
+        response = await self.ask("POST", path, body, headers, timed=False)
         return response.status, response.body
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from usher.background import background_tasks, wait_up_to
 from usher.chunk_store import ChunkStore, StoredFile
 from usher.component_health import ComponentHealth, disk_problem
 from usher.errors import BadContent, Conflict, NotFound, Unreachable, UsherError
@@ -17,7 +18,6 @@ from usher.index.build_pool import BuildPool
 from usher.index.chunk_documents import BuildJob, BuiltChunk, MergeSource
 from usher.index.chunk_sources import download_index_chunk
 from usher.index.claimed_chunks import ClaimedChunks
-from usher.index.component_lifecycle import background_task
 from usher.index.metrics import BUILT, BUILT_DOCUMENTS, FOREIGN, count_skipped
 from usher.messages.builder import ContentChunk, SourceChunk
 from usher.messages.components import ForeignPages
@@ -66,7 +66,7 @@ class Builder:
 
     async def run(self) -> None:
         """Build until `stop` is set, beginning with the claims of the previous run."""
-        async with background_task(self._renew_leases()):
+        async with background_tasks(log, self._renew_leases()):
             await self._resume()
             pause = IDLE_SECONDS[0]
             while not self._stop.is_set():
@@ -75,7 +75,7 @@ class Builder:
                 elif await self._has_disk_space() and await self._claim():
                     pause = IDLE_SECONDS[0]
                 else:
-                    await self._sleep(pause)
+                    await wait_up_to(pause, self._stop)
                     pause = min(2 * pause, IDLE_SECONDS[1])
             await asyncio.gather(*self.tasks.values(), return_exceptions=True)
 
@@ -119,12 +119,6 @@ class Builder:
         await asyncio.wait([*self.tasks.values(), stop, pause], return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         pause.cancel()
-
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep, but not beyond `stop`."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stop.wait()
 
     async def _has_disk_space(self) -> bool:
         """Whether the disk has space; tells MGMT when that changes."""
@@ -228,7 +222,7 @@ class Builder:
                 if loop.time() > deadline or self._stop.is_set():
                     raise
                 self._waiting_for_crawler.add(chunk)
-                await self._sleep(CRAWLER_RETRY_SECONDS)
+                await wait_up_to(CRAWLER_RETRY_SECONDS, self._stop)
             else:
                 self._waiting_for_crawler.discard(chunk)
                 return None

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from usher.background import background_tasks
 from usher.chunk_store import ChunkStore, keep_files_private
 from usher.component_health import ComponentHealth
 from usher.errors import UsherError
@@ -17,7 +18,7 @@ from usher.http.server.listen import Bind
 from usher.index.build_pool import BuildLimits, BuildPool, available_cores
 from usher.index.builder import Builder
 from usher.index.claimed_chunks import ClaimedChunks
-from usher.index.component_lifecycle import background_task, directory_name, lock_directory
+from usher.index.component_lifecycle import directory_name, lock_directory
 from usher.settings import Settings
 from usher.telemetry import Log
 
@@ -63,7 +64,7 @@ async def run_builder(
         )
         ready(f"index builder at {host}")
         log.info("building", mgmt=settings.mgmt_url, host=host, processes=options.processes)
-        async with background_task(delete_propagated(mgmt, store, builder)):
+        async with background_tasks(log, delete_propagated(mgmt, store, builder)):
             await builder.run()
         with suppress(UsherError):
             await mgmt.set_state("waiting", reason="stopped in order")
@@ -84,16 +85,8 @@ async def serve_files(
         host = options.host or options.bind.public_host(address)
         store.directory /= directory_name(host)
         with lock_directory(store.directory):
-            await asyncio.to_thread(remove_partial_files, store)
+            await asyncio.to_thread(store.remove_leftovers)
             yield host
-
-
-def remove_partial_files(store: ChunkStore) -> None:
-    """Delete the files that a killed builder did not finish."""
-    store.remove_leftovers()
-    for path in store.directory.glob(f"*/.*{SUFFIX}.*.new"):
-        with suppress(OSError):
-            path.unlink()
 
 
 async def delete_propagated(mgmt: Client, store: ChunkStore, builder: Builder) -> None:

@@ -3,7 +3,6 @@
 A page may crash the process, so the worker reports the position of each page before it reads it.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -13,7 +12,6 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from usher.chunk_store import make_folder, translate_disk_errors
 from usher.crawl.http.response import FetchResponse
 from usher.crawl.page import parse as page_parser
 from usher.crawl.warc.reader import WarcEntry, read_entries
@@ -138,10 +136,6 @@ def read_page(entry: WarcEntry, url: Url, chunk: int) -> Iterator[IndexDocument 
 
 def write_chunk(job: BuildJob, documents: list[IndexDocument], skipped: Counter[str]) -> BuiltChunk:
     """Write the file of an index chunk."""
-    path = Path(job.index)
-    with translate_disk_errors(path):
-        make_folder(path.parent)
-        header = chunk_file.write(path, job.chunk, documents)
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return BuiltChunk(header.documents, sha256, header.size, dict(skipped.most_common(MAX_REASONS)))
+    file = chunk_file.write(Path(job.index), job.chunk, documents)
+    reasons = dict(skipped.most_common(MAX_REASONS))
+    return BuiltChunk(file.documents, file.sha256, file.size, reasons)

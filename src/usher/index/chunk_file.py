@@ -14,18 +14,17 @@ import os
 import struct
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from usher.chunk_store import PartialFile
 from usher.errors import BadInput, UnsoundChunk
 from usher.http.client.download import MAX_FILE_BYTES
 from usher.index.document import IndexDocument
-from usher.private_files import open_file
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -82,7 +81,7 @@ class SizeBudget:
 
 
 class ChunkHeader(Struct, frozen=True):
-    """The header of a file, with its size and checksum."""
+    """The header of a file, with its size and the checksum of all its bytes."""
 
     chunk: int
     documents: int
@@ -92,20 +91,13 @@ class ChunkHeader(Struct, frozen=True):
 
 def write(path: Path, chunk: int, documents: Sequence[IndexDocument]) -> ChunkHeader:
     """Write the file atomically; BadInput if the documents exceed a limit."""
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    file = PartialFile(path)
     try:
-        with os.fdopen(open_file(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
-            digest = _write(file, chunk, documents)
-            file.flush()
-            os.fsync(file.fileno())
-            size = file.tell()
-        new.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise
-    _sync_directory(path.parent)
-    return ChunkHeader(chunk, len(documents), size, digest)
+        _write(file, chunk, documents)
+        stored = file.commit()
+    finally:
+        file.discard()
+    return ChunkHeader(chunk, len(documents), stored.size, stored.sha256)
 
 
 def check(path: Path, chunk: int | None = None) -> ChunkHeader:
@@ -134,18 +126,12 @@ def read(path: Path, chunk: int | None = None) -> tuple[ChunkHeader, Iterator[In
     return header, _documents(file, path, header)
 
 
-def _write(file: IO[bytes], chunk: int, documents: Sequence[IndexDocument]) -> str:
-    digest = hashlib.sha256()
-
-    def put(data: bytes) -> None:
-        digest.update(data)
-        file.write(data)
-
+def _write(file: PartialFile, chunk: int, documents: Sequence[IndexDocument]) -> None:
     if len(documents) > MAX_DOCUMENTS:
         raise BadInput(
             f"Chunk {chunk} has {len(documents):,} documents, more than {MAX_DOCUMENTS:,}."
         )
-    put(_HEADER.pack(MAGIC, VERSION, chunk, len(documents)))
+    file.write(_HEADER.pack(MAGIC, VERSION, chunk, len(documents)))
     compressor, total = zstd.ZstdCompressor(level=ZSTD_LEVEL), 0
     for document in documents:
         data = _encoder.encode(document)
@@ -155,10 +141,9 @@ def _write(file: IO[bytes], chunk: int, documents: Sequence[IndexDocument]) -> s
         total += len(data)
         if total > MAX_TOTAL_BYTES:
             raise BadInput(f"The documents of chunk {chunk} exceed {MAX_TOTAL_BYTES:,} bytes.")
-        put(compressor.compress(_LENGTH.pack(len(data)) + data))
-    put(compressor.flush())
-    file.write(digest.digest())
-    return digest.hexdigest()
+        file.write(compressor.compress(_LENGTH.pack(len(data)) + data))
+    file.write(compressor.flush())
+    file.write(bytes.fromhex(file.sha256()))
 
 
 def _open(path: Path) -> BufferedReader:
@@ -185,7 +170,8 @@ def _check(file: BufferedReader, path: Path, chunk: int | None) -> ChunkHeader:
             f"{name} has version {version}; this program reads version {VERSION}.", hint=hint
         )
     digest = _digest(file, header, size)
-    if file.read(_DIGEST_BYTES) != digest:
+    own_digest = file.read(_DIGEST_BYTES)
+    if own_digest != digest.digest():
         raise BadInput(
             f"{name} is damaged or truncated: its checksum is wrong.", hint=_DOWNLOAD_AGAIN
         )
@@ -194,16 +180,17 @@ def _check(file: BufferedReader, path: Path, chunk: int | None) -> ChunkHeader:
     if documents > MAX_DOCUMENTS:
         message = f"{name} holds {documents:,} documents, more than {MAX_DOCUMENTS:,}."
         raise UnsoundChunk(message, hint=_REBUILD)
-    return ChunkHeader(own_chunk, documents, size, digest.hex())
+    digest.update(own_digest)
+    return ChunkHeader(own_chunk, documents, size, digest.hexdigest())
 
 
-def _digest(file: BufferedReader, header: bytes, size: int) -> bytes:
+def _digest(file: BufferedReader, header: bytes, size: int) -> "hashlib._Hash":
     digest = hashlib.sha256(header)
     left = size - len(header) - _DIGEST_BYTES
     while left > 0 and (block := file.read(min(left, _BLOCK_BYTES))):
         digest.update(block)
         left -= len(block)
-    return digest.digest()
+    return digest
 
 
 def _documents(file: BufferedReader, path: Path, header: ChunkHeader) -> Iterator[IndexDocument]:
@@ -266,12 +253,3 @@ class _Decompressor:
         rest = self.buffer or self.fill() or self.left or self.zstd.unused_data
         if rest or not self.zstd.eof:
             raise EOFError("it does not end with its last document")
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the new name of the file durable."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

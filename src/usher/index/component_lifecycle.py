@@ -1,19 +1,20 @@
-"""What index servers, builders and front-ends share: a locked directory, background tasks, registration at MGMT."""
+"""What index servers, builders and front-ends share: a locked directory, registration at MGMT."""
 
 import asyncio
 import fcntl
 import os
 import re
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from usher.background import wait_up_to
 from usher.chunk_store import make_folder, translate_disk_errors
 from usher.errors import Conflict, UsherError
 from usher.http.client.mgmt_client import Client
 from usher.private_files import open_file
-from usher.telemetry import Log, log_failure
+from usher.telemetry import Log
 
 log = Log("index")
 REGISTER_RETRY_SECONDS: Final = 2.0
@@ -40,17 +41,6 @@ def lock_directory(directory: Path) -> Iterator[None]:
         os.close(handle)
 
 
-@asynccontextmanager
-async def background_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run a coroutine beside the block and cancel it at the end; a failure is logged at once."""
-    task = log_failure(asyncio.create_task(work), log)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
 async def register(
     mgmt: Client,
     stop: asyncio.Event,
@@ -67,9 +57,7 @@ async def register(
             if error.status < 500:  # noqa: PLR2004 - MGMT has refused this component
                 raise
             log.warning("mgmt_away", error=error.message)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(REGISTER_RETRY_SECONDS):
-                    await stop.wait()
+            await wait_up_to(REGISTER_RETRY_SECONDS, stop)
         else:
             return True
     return False

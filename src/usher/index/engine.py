@@ -25,7 +25,7 @@ from usher.index.frequent_words import frequent_words
 from usher.index.index_reader import IndexReader
 from usher.index.length_padding import LengthPadding
 from usher.index.ranking import match_count, rank
-from usher.index.tantivy_query import QueryBuilder, all_documents
+from usher.index.tantivy_query import QueryBuilder, all_documents, exact
 from usher.private_files import make_directory
 from usher.query.highlight import SNIPPET_CHARACTERS, Segment, make_snippet
 from usher.query.language import Query, words_of
@@ -141,7 +141,7 @@ class Engine:
 
     def count(self, chunk: int) -> int:
         """The number of searchable documents of a chunk."""
-        query = _all_of(_term("chunk", str(chunk)), all_documents())
+        query = _all_of(exact("chunk", str(chunk)), all_documents())
         return match_count(self._reader.searcher.search(query, 1))
 
     @property
@@ -241,10 +241,6 @@ class Engine:
         return IndexReader(self._index.searcher(), sum(segments.values()), frozenset(segments))
 
 
-def _term(field: str, value: str) -> TantivyQuery:
-    return TantivyQuery.term_query(fields.schema(), field, value, "basic")
-
-
 def _all_of(*queries: TantivyQuery) -> TantivyQuery:
     return TantivyQuery.boolean_query([(Occur.Must, query) for query in queries])
 
@@ -259,7 +255,7 @@ def _count_hosts(reader: IndexReader, query: TantivyQuery) -> tuple[dict[str, in
 
 def _find(reader: IndexReader, url: str, chunk: int) -> tuple[str, tantivy.Document] | None:
     """The language and the document of a hit that is not recent."""
-    query = _all_of(_term("address", url), _term("chunk", str(chunk)))
+    query = _all_of(exact("address", url), exact("chunk", str(chunk)))
     hits = reader.searcher.search(query, 1, count=False).hits
     if not hits:
         return None

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from usher.background import wait_up_to
 from usher.component_health import ComponentHealth, disk_problem
 from usher.errors import BadInput, Conflict, UnsoundChunk, UsherError
 from usher.http.client.mgmt_client import Client
@@ -72,9 +73,7 @@ class Loader:
                     pause, self._quiet_since = IDLE_SECONDS[0], asyncio.get_running_loop().time()
                     continue
                 await self._merge_segments()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await stop.wait()
+                await wait_up_to(pause, stop)
                 limit = ERROR_SECONDS if self.health.problem else IDLE_SECONDS[1]
                 pause = min(2 * pause, limit)
         finally:

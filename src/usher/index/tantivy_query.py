@@ -171,18 +171,18 @@ class QueryBuilder:
             tokens = _tokens(term.text)
             term_fields = FIELDS_BY_PLACE[term.place] if term.place else FIELDS_WITH_FORMS
             if len(tokens) == 1:
-                queries += [_exact(field, tokens[0]) for field in term_fields]
+                queries += [exact(field, tokens[0]) for field in term_fields]
             elif tokens:
                 queries += [
                     TantivyQuery.phrase_query(fields.schema(), field, list(tokens))
                     for field in term_fields
                 ]
-        queries += [_exact("site", site) for site in self.query.not_sites]
-        return queries + [_exact("language", name) for name in self.query.not_languages]
+        queries += [exact("site", site) for site in self.query.not_sites]
+        return queries + [exact("language", name) for name in self.query.not_languages]
 
     def _filters(self) -> Iterable[TantivyQuery]:
         query = self.query
-        sites = [_exact("site", site) for site in query.sites]
+        sites = [exact("site", site) for site in query.sites]
         sites += [_range("domain64", FieldType.Unsigned, *limits) for limits in query.ranges]
         if sites:
             yield _any_of(sites)
@@ -239,7 +239,7 @@ class QueryBuilder:
         return sum(idf for idf, _ in idfs) / sum(local for _, local in idfs)
 
 
-def _exact(field: str, value: str) -> TantivyQuery:
+def exact(field: str, value: str) -> TantivyQuery:
     return TantivyQuery.term_query(fields.schema(), field, value, "basic")
 
 

@@ -80,15 +80,12 @@ class JobQueue:
 
     def wait(self, id_: int, *, timeout: float) -> JobStatus:
         """Wait until a job completes; JobFailed if it fails, TimeoutError after so many seconds."""
-        deadline = time.monotonic() + timeout
-        for delay in poll_delays():
+        for delay in poll_delays(timeout):
+            time.sleep(delay)
             status = self.status(id_)
             if status.ended:
                 return completed(status)
-            if time.monotonic() + delay > deadline:
-                raise timeout_error(status)
-            time.sleep(delay)
-        raise AssertionError  # the delays never end
+        raise timeout_error(status)
 
     def cancel(self, id_: int, reason: str = "Cancelled by the producer") -> bool:
         """Cancel a job, and stop it if it runs; return False if it has ended."""
@@ -128,15 +125,12 @@ class AsyncJobQueue:
 
     async def wait(self, id_: int, *, timeout: float) -> JobStatus:  # noqa: ASYNC109 - as in JobQueue
         """Wait until a job completes; JobFailed if it fails, TimeoutError after so many seconds."""
-        deadline = time.monotonic() + timeout
-        for delay in poll_delays():
+        for delay in poll_delays(timeout):
+            await asyncio.sleep(delay)
             status = await self.status(id_)
             if status.ended:
                 return completed(status)
-            if time.monotonic() + delay > deadline:
-                raise timeout_error(status)
-            await asyncio.sleep(delay)
-        raise AssertionError  # the delays never end
+        raise timeout_error(status)
 
     async def cancel(self, id_: int, reason: str = "Cancelled by the producer") -> bool:
         """Cancel a job, and stop it if it runs; return False if it has ended."""
@@ -164,9 +158,10 @@ def unreachable_error(error: psycopg.OperationalError) -> Unreachable:
     return Unreachable(f"Could not connect to the queue: {reason}", hint="Check the address.")
 
 
-def poll_delays() -> Iterator[float]:
-    """Yield the seconds between two polls, which grow."""
-    delay = FIRST_POLL_SECONDS
-    while True:
+def poll_delays(timeout: float) -> Iterator[float]:
+    """Yield the seconds to wait before each poll, which grow, until the timeout; the first is 0."""
+    deadline, delay = time.monotonic() + timeout, FIRST_POLL_SECONDS
+    yield 0.0
+    while time.monotonic() + delay <= deadline:
         yield delay
         delay = min(2 * delay, MAX_POLL_SECONDS)

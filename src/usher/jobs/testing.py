@@ -65,6 +65,12 @@ class RanJob:
     enqueued: list[JobSpec] = field(default_factory=list)  # run_inline only
     wrote: list[tuple[str, str]] = field(default_factory=list)  # run_inline only
 
+    def end(self, output: str) -> None:
+        """Set the output, and the state that the queue gives a job with this exit code."""
+        end = ProcessEnd(self.exit_code)
+        outcome = job_outcome(end, attempts=1, policy=Policy(), random_share=0)
+        self.output, self.state = output, outcome.state
+
 
 class InlineJob(Job):
     """The job of `run_inline`, which records what the worker does."""
@@ -155,10 +161,7 @@ async def call(
     finally:
         CURRENT_JOB.reset(token)
         job.close()
-    ran.output = output.getvalue()
-    ran.state = job_outcome(
-        ProcessEnd(ran.exit_code), attempts=1, policy=Policy(), random_share=0
-    ).state
+    ran.end(output.getvalue())
 
 
 def failure_lines(error: Exception) -> list[str]:
@@ -212,12 +215,8 @@ async def run_claimed(url: str, job: ClaimedJob) -> RanJob:
         else:
             await run_program(ran, url, job)
     except (JobRefused, OSError) as error:
-        ran.state, ran.exit_code, ran.error, ran.output = (
-            JobState.PERMANENT_ERROR,
-            2,
-            error,
-            str(error),
-        )
+        ran.exit_code, ran.error = 2, error
+        ran.end(str(error))
     return ran
 
 
@@ -232,10 +231,8 @@ async def run_program(ran: RanJob, url: str, job: ClaimedJob) -> None:
         stderr=subprocess.STDOUT,
         check=False,
     )
-    ran.output, ran.exit_code = process.stdout.decode(errors="replace"), process.returncode
-    ran.state = job_outcome(
-        ProcessEnd(ran.exit_code), attempts=1, policy=Policy(), random_share=0
-    ).state
+    ran.exit_code = process.returncode
+    ran.end(process.stdout.decode(errors="replace"))
 
 
 def settled_run(job: ClaimedJob, ran: RanJob, now: datetime) -> SettledRun:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict
 
@@ -90,17 +90,8 @@ def encode_jobs(jobs: Iterable[JobSpec]) -> str:
 
 
 def job_fields(job: JobSpec) -> dict[str, Any]:
-    fields = {
-        "type": job.type,
-        "program": job.program,
-        "args": list(job.args),
-        "scheduled": job.at and job.at.isoformat(),
-        "delay": job.delay.total_seconds(),
-        "resource": job.resource,
-        "priority": job.priority,
-        "host_rule": job.host_rule,
-        "key": job.key,
-        "data": job.data,
-        "needs": list(job.needs),
-    }
+    fields = asdict(job)
+    at = fields.pop("at")
+    fields |= {"scheduled": at and at.isoformat(), "delay": job.delay.total_seconds()}
+    fields |= {"args": list(job.args), "needs": list(job.needs)}
     return {name: value for name, value in fields.items() if value}

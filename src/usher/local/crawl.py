@@ -12,6 +12,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
+from usher.background import wait_up_to
 from usher.crawl import private_permission
 from usher.db.areas import AreaDatabases, open_areas
 from usher.db.pool import Database
@@ -20,11 +21,23 @@ from usher.door import admin, private_access
 from usher.door.admin import HostChange
 from usher.door.batch import UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
-from usher.door.rules import Knock, Verdict
+from usher.door.rules import Verdict
 from usher.errors import BadInput
+from usher.local.crash_recorder import CrashRecorder
+from usher.local.live_counts import LiveCounts
+from usher.local.port_claim import claim_ports
 from usher.local.ports import Ports, exclusive_run
+from usher.local.recrawl import knock_again
+from usher.local.roles import ROLE_PROCESSES
 from usher.local.supervisor import ShowMessage, Supervisor, usher_command
-from usher.observe.crawl_progress import CrawlProgress, read_progress
+from usher.observe.crawl_progress import (
+    CrawlProgress,
+    HostPaceView,
+    PageProblem,
+    paces,
+    page_problems,
+    read_progress,
+)
 from usher.private_files import make_data_directory
 from usher.schema import migrate
 from usher.schema.roles import usable_role
@@ -34,9 +47,10 @@ from usher.urls import Url, UrlRefusal, parse
 store = load_statements(__file__)
 # Large chunks need fewer files and calls. They are handed out soon because a user waits.
 CHUNK_SETTINGS: Final = MappingProxyType({"chunk_pages": 50, "chunk_wait": 0.2})
-MAX_FAILURE_REASONS: Final = 3
+MAX_PROBLEMS: Final = 3
 MAX_WATCHED_HOSTS: Final = 1_000
 POLL_SECONDS: Final = 0.5
+POLL_SHARE: Final = 0.1  # of the time that reading the progress of a large crawl may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +86,16 @@ class LocalStack:
     reader: Database
 
 
+@dataclass(frozen=True, slots=True)
+class CrawlView:
+    """What a person sees of a crawl at one moment; `live` are the pages of this run, also of open chunks."""
+
+    progress: CrawlProgress
+    problems: Sequence[PageProblem] = ()
+    paces: Sequence[HostPaceView] = ()
+    live: LiveCounts | None = None
+
+
 @asynccontextmanager
 async def running_stack(
     loaded: LoadedSettings,
@@ -83,27 +107,37 @@ async def running_stack(
 ) -> AsyncIterator[LocalStack]:
     """Start every role and wait until all are ready, or until `stop` is set; stop them at the end."""
     settings = loaded.settings
+    say(f"Starting Usher. Data directory: {settings.data}")
     with open_areas(settings) as areas:
         make_data_directory(settings.data)
         async with exclusive_run(settings.data, say=say) as lock:
             await migrate.ensure(areas, migrate.ALL_SCHEMAS, patience=settings.connect_timeout)
-            ports = Ports.reserve(settings.data)
-            os.environ.update(process_environment(loaded))
-            supervisor = Supervisor(
-                process_command(loaded, options),
-                settings.data / "logs",
-                say=say,
-                stop=stop,
-                hurry=hurry,
-                open_files=[lock],
-            )
             async with (
-                supervisor,
-                await open_database(areas, "usher_door") as door,
-                await open_database(areas, "usher_reader") as reader,
+                await open_database(areas, "usher_mgmt") as mgmt,
+                CrashRecorder(mgmt) as crashes,
             ):
-                address = f"http://{options.front or ports.bind('front')}/"
-                yield LocalStack(ports, address, door, reader)
+                unused = {"site", *(["front"] if options.front else [])}
+                ports = crashes.ports = await claim_ports(
+                    mgmt, settings.data, say=say, unused=unused
+                )
+                say(f"Starting the processes {', '.join(ROLE_PROCESSES)}.")
+                os.environ.update(process_environment(loaded))
+                supervisor = Supervisor(
+                    process_command(loaded, options),
+                    settings.data / "logs",
+                    say=say,
+                    stop=stop,
+                    hurry=hurry,
+                    open_files=[lock],
+                    on_crash=crashes.add,
+                )
+                async with (
+                    supervisor,
+                    await open_database(areas, "usher_door") as door,
+                    await open_database(areas, "usher_reader") as reader,
+                ):
+                    address = f"http://{options.front or ports.bind('front')}/"
+                    yield LocalStack(ports, address, door, reader)
 
 
 def process_command(loaded: LoadedSettings, options: LocalRunOptions) -> Callable[[str], list[str]]:
@@ -136,17 +170,20 @@ async def knock_for_urls(
     """Knock for the URLs; return the door's answers and the numbers of their hosts."""
     urls = options.parse_urls()
     await allow_private_hosts(stack, urls)
-    knock = Knock("full", hall_pass=True) if options.again else Knock()
-    batch = await Doorkeeper(stack.door).knock([str(url) for url in urls], knock=knock)
-    for answer in batch.answers:
+    names = list(dict.fromkeys(url.host for url in urls))
+    await retry_failures(stack, names)
+    if options.again:
+        answers = await knock_again(stack.door, urls, options.max_pages)
+    else:
+        answers = (await Doorkeeper(stack.door).knock([str(url) for url in urls])).answers
+    for answer in answers:
         if answer.verdict is Verdict.REFUSE and answer.url is None:
             raise BadInput(f"{answer.given} was refused: {answer.detail or answer.reason}")
-    names = list(dict.fromkeys(url.host for url in urls))
     async with stack.door.transaction() as conn:
         if change := host_change(options):
             await admin.change_host(conn, names=names, **change)
         hosts = [await admin.show_host(conn, name=name) for name in names]
-    return batch.answers, [host.domain64 for host in hosts if host is not None]
+    return answers, [host.domain64 for host in hosts if host is not None]
 
 
 async def allow_private_hosts(stack: LocalStack, urls: Sequence[Url]) -> None:
@@ -156,6 +193,13 @@ async def allow_private_hosts(stack: LocalStack, urls: Sequence[Url]) -> None:
         if permission is not None:
             async with stack.door.transaction() as conn:
                 await private_access.grant(conn, url, permission)
+
+
+async def retry_failures(stack: LocalStack, names: Sequence[str]) -> None:
+    """Try again what failed without a response: the cause may be gone, and a person waits."""
+    async with stack.door.transaction() as conn:
+        hosts = [await admin.show_host(conn, name=name) for name in names]
+        await admin.retry_failures(conn, [host.domain64 for host in hosts if host is not None])
 
 
 def host_change(options: LocalRunOptions) -> HostChange:
@@ -169,27 +213,31 @@ def host_change(options: LocalRunOptions) -> HostChange:
     return change
 
 
-async def failure_reasons(stack: LocalStack, hosts: Sequence[int]) -> list[tuple[str, int]]:
-    """The most common reasons why pages failed, with their numbers."""
-    async with stack.reader.transaction() as conn:
-        rows = await store.failure_reasons.tuples(conn, hosts=list(hosts), n=MAX_FAILURE_REASONS)
-    return [(str(reason), int(number)) for reason, number in rows]
-
-
 async def watch_progress(
     stack: LocalStack, hosts: Sequence[int], stop: asyncio.Event
-) -> AsyncIterator[CrawlProgress]:
+) -> AsyncIterator[CrawlView]:
     """The progress, twice a second, until the crawl is done or `stop` is set."""
-    while True:
-        async with stack.reader.transaction() as conn:
-            # A redirect, for example to www, adds hosts that the user did not name.
-            crawled = await store.open_crawls.tuples(conn, n=MAX_WATCHED_HOSTS)
-            progress = await read_progress(conn, sorted({*hosts, *(host for (host,) in crawled)}))
-        yield progress
-        if progress.done or stop.is_set():
-            return
-        try:
-            async with asyncio.timeout(POLL_SECONDS):
-                await stop.wait()
-        except TimeoutError:
-            continue
+    loop = asyncio.get_running_loop()
+    async with LiveCounts(stack.ports) as live:
+        while True:
+            start = loop.time()
+            await live.read_links()
+            view = await read_view(stack, hosts, live)
+            yield view
+            if view.progress.done or stop.is_set():
+                return
+            pause = max(POLL_SECONDS, (loop.time() - start) / POLL_SHARE)
+            await wait_up_to(pause, stop)
+
+
+async def read_view(stack: LocalStack, hosts: Sequence[int], live: LiveCounts) -> CrawlView:
+    """The present progress. Pages are counted after the database was read, so none is counted twice."""
+    async with stack.reader.transaction() as conn:
+        # A redirect, for example to www, adds hosts that the user did not name.
+        opened = await store.open_crawls.column(conn, n=MAX_WATCHED_HOSTS)
+        numbers = sorted({*hosts, *opened})
+        progress = await read_progress(conn, numbers)
+        problems = await page_problems(conn, numbers, n=MAX_PROBLEMS)
+        speeds = await paces(conn, numbers)
+    await live.read_pages()
+    return CrawlView(progress, problems, speeds, live)

@@ -1,23 +1,23 @@
 """The ports of the local stack, and the locks that allow one run per data directory.
 
-Each role keeps its port between runs, because a component is identified by its address.
+If another program uses a port, the stack uses another one for this run, and tries its own port again at the next start.
 """
 
 import asyncio
-import fcntl
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, fields
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Final, Self
 
 from usher.crawl.own_endpoints import PORTS_FILE
+from usher.db.embedded.locks import FileLock
 from usher.errors import Conflict, DataUnusable
 from usher.http.server.listen import Bind
-from usher.private_files import open_file, write_file
+from usher.private_files import write_file
 
 LOOPBACK: Final = "127.0.0.1"
 SHUTDOWN_SECONDS: Final = 20.0  # processes of a killed run stop by themselves
@@ -43,27 +43,58 @@ class Ports:
         return Bind(LOOPBACK, getattr(self, role))
 
     @classmethod
-    def reserve(cls, data: Path) -> Self:
-        """The ports of the last run; replaces those that another program uses now, and stores them."""
-        ports = {
-            name: port if is_free(port) else free_port()
-            for name, port in asdict(cls.read(data)).items()
-        }
-        write_file(data / PORTS_FILE, json.dumps(ports).encode())
-        return cls(**ports)
+    def read(cls, data: Path) -> Self:
+        """The ports of the last run, or the defaults."""
+        return cls(**asdict(StoredPorts.read(data).ports))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPorts:
+    """What the data directory knows about ports.
+
+    `replaced` has the own port of each role that used another one in the last run. `moved_from` has the port before of
+    each role whose component is being moved to its present port.
+    """
+
+    ports: Ports = field(default_factory=Ports)
+    replaced: Mapping[str, int] = field(default_factory=dict)
+    moved_from: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, data: Path) -> Self:
-        """The ports of the last run, or the defaults."""
+        """Read the file; the defaults if there is none. Raises DataUnusable."""
         file = data / PORTS_FILE
         try:
             stored = json.loads(file.read_text(encoding="utf-8"))
-            return cls(**{field.name: int(stored[field.name]) for field in fields(cls)})
+            roles = [role.name for role in fields(Ports)]
+            replaced, moved_from = (
+                {role: int(stored[name][role]) for role in roles if role in stored.get(name, {})}
+                for name in ("replaced", "moved_from")
+            )
+            ports = Ports(**{role: int(stored[role]) for role in roles})
         except FileNotFoundError:
             return cls()
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             hint = f"Remove it: rm {file}"
             raise DataUnusable(f"{file} cannot be read: {error}.", hint=hint) from error
+        return cls(ports, replaced, moved_from)
+
+    def write(self, data: Path) -> None:
+        values: dict[str, object] = {**asdict(self.ports)}
+        for name, ports in (("replaced", self.replaced), ("moved_from", self.moved_from)):
+            if ports:
+                values[name] = dict(ports)
+        write_file(data / PORTS_FILE, json.dumps(values).encode())
+
+    def choose(self) -> "StoredPorts":
+        """The ports of the next run: the own port of each role if it is free, else that of the last run or any."""
+        ports, replaced = {}, {}
+        for role, last in asdict(self.ports).items():
+            own = self.replaced.get(role, last)
+            ports[role] = next((port for port in (own, last) if is_free(port)), 0) or free_port()
+            if ports[role] != own:
+                replaced[role] = own
+        return StoredPorts(Ports(**ports), replaced)
 
 
 def is_free(port: int) -> bool:
@@ -88,8 +119,10 @@ async def exclusive_run(data: Path, *, say: Callable[[str], None]) -> AsyncItera
 
     Raises Conflict if Usher already runs there, or if processes of an earlier run do not stop.
     """
-    with open_lock(data / "run.lock") as run, open_lock(data / "processes.lock") as processes:
-        if not try_lock(run):
+    run_lock, process_lock = FileLock(data / "run.lock"), FileLock(data / "processes.lock")
+    with closing(run_lock), closing(process_lock):
+        run = run_lock.fileno()
+        if not run_lock.try_take():
             pid = os.pread(run, MAX_PID_BYTES, 0).decode()
             raise Conflict(
                 f"Usher is already running in {data} (pid {pid}).",
@@ -100,7 +133,7 @@ async def exclusive_run(data: Path, *, say: Callable[[str], None]) -> AsyncItera
         # Processes of an earlier run still have the ports, and are the same components.
         loop = asyncio.get_running_loop()
         start, reported = loop.time(), False
-        while not try_lock(processes):
+        while not process_lock.try_take():
             if loop.time() - start > SHUTDOWN_SECONDS:
                 hint = "Find them with `ps ax | grep role-process` and kill them."
                 raise Conflict(f"Processes of an earlier run in {data} do not stop.", hint=hint)
@@ -108,22 +141,4 @@ async def exclusive_run(data: Path, *, say: Callable[[str], None]) -> AsyncItera
                 say("Waiting for processes of an earlier run to stop.")
             reported = True
             await asyncio.sleep(0.1)
-        yield processes
-
-
-@contextmanager
-def open_lock(file: Path) -> Iterator[int]:
-    handle = open_file(file, os.O_RDWR)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def try_lock(handle: int) -> bool:
-    """Lock an open file if it is free; child processes that inherit the file share the lock."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        yield process_lock.fileno()  # child processes that inherit the file share the lock

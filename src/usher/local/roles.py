@@ -15,10 +15,13 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
+from usher.background import background_tasks
 from usher.local.ports import Ports
 from usher.settings import LoadedSettings, Settings
 from usher.shutdown import stop_events
+from usher.telemetry import Log
 
+log = Log("stage")
 Ready = Callable[[str], None]
 STOP_SECONDS = 6.0  # how long a process may take to stop after its supervisor was killed
 REPORT_SECONDS = 2.0  # of these, how long MGMT still accepts reports from the others
@@ -57,7 +60,9 @@ async def watchdog(context: RoleContext, stop: asyncio.Event, ready: Ready) -> N
     from usher.mgmt.health import HealthLimits
     from usher.mgmt.watchdog import watch
 
-    limits = HealthLimits(3, timedelta(seconds=5), timedelta(seconds=300))
+    # The supervisor starts, restarts and stops processes within this time, and no other machine could take over: a
+    # shorter silence is no failure.
+    limits = HealthLimits(15, timedelta(seconds=5), timedelta(seconds=300))
     await watch(context.settings, ready=ready, tick=2.0, limits=limits, told=stop)
 
 
@@ -127,10 +132,12 @@ async def run_process(name: str, context: RoleContext, *, ready: Ready) -> None:
     """Run every role of a process until it is stopped; if one fails, all stop."""
     with stop_events() as (stop, _):
         pause = REPORT_SECONDS if name == "mgmt" else 0
-        orphaned = asyncio.create_task(stop_without_parent(stop, pause))
         roles = [role for role in ROLE_PROCESSES[name] if context.jobs or role not in JOB_ROLES]
         try:
-            async with asyncio.TaskGroup() as group:
+            async with (
+                background_tasks(log, stop_without_parent(stop, pause)),
+                asyncio.TaskGroup() as group,
+            ):
                 # One after the other, so that the search page starts after its index server.
                 for role in roles:
                     started = asyncio.Event()
@@ -141,9 +148,6 @@ async def run_process(name: str, context: RoleContext, *, ready: Ready) -> None:
                     ready(name)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
-        finally:
-            orphaned.cancel()
-            await asyncio.gather(orphaned, return_exceptions=True)
 
 
 async def run_role(

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
+from usher.background import wait_up_to
 from usher.errors import UsherError
 from usher.local.roles import ROLE_PROCESSES
 from usher.private_files import make_directory, open_file
@@ -24,18 +25,24 @@ MAX_START_CRASHES: Final = 3
 STOP_SECONDS: Final = 40.0
 MAX_LOG_BYTES: Final = 20_000_000  # a larger log becomes the old log at the next start
 ShowMessage = Callable[[str], None]
+OnCrash = Callable[[str, str, Path], None]  # called with the process, how it crashed, and its log
 
 
 class RoleProcess:
     """One process, which is restarted whenever it crashes; its output goes to a log file."""
 
     def __init__(
-        self, name: str, command: Sequence[str], directory: Path, say: ShowMessage
+        self,
+        name: str,
+        command: Sequence[str],
+        directory: Path,
+        say: ShowMessage,
+        on_crash: OnCrash | None = None,
     ) -> None:
         self.name, self.crashes = name, 0
         self.ready = asyncio.Event()
         self.log = directory / f"{name}.log"
-        self._command, self._say = command, say
+        self._command, self._say, self._on_crash = command, say, on_crash
         self._process: Process | None = None
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -59,9 +66,9 @@ class RoleProcess:
             self._say(
                 f"The {self.name} process {crash_text(code)} and was restarted. See {self.log}."
             )
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._stopping.wait()
+            if self._on_crash is not None:
+                self._on_crash(self.name, crash_text(code), self.log)
+            await wait_up_to(pause, self._stopping)
 
     async def _run_once(self, open_files: Sequence[int]) -> int | None:
         """Run the process until it ends; its exit code, or None if it could not be started."""
@@ -121,10 +128,11 @@ class Supervisor:
         stop: asyncio.Event,
         hurry: asyncio.Event,
         open_files: Sequence[int] = (),
+        on_crash: OnCrash | None = None,
     ) -> None:
         make_directory(directory)
         self.processes = [
-            RoleProcess(name, command(name), directory, say) for name in ROLE_PROCESSES
+            RoleProcess(name, command(name), directory, say, on_crash) for name in ROLE_PROCESSES
         ]
         self._stop, self._hurry, self._open_files = stop, hurry, open_files
 
@@ -161,10 +169,8 @@ async def wait_started(process: RoleProcess) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(START_SECONDS):
             while process.crashes < MAX_START_CRASHES:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(FIRST_PAUSE_SECONDS):
-                        await process.ready.wait()
-                        return
+                if await wait_up_to(FIRST_PAUSE_SECONDS, process.ready):
+                    return
     crashed = f"it crashed {process.crashes} times"
     why = crashed if process.crashes else f"it took longer than {START_SECONDS:g} s"
     hint = f"Read its log: {process.log}"

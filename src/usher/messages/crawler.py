@@ -61,7 +61,8 @@ class PageToFetch(Struct, omit_defaults=True):
     """A page with what a conditional request needs, and the seconds that its host rests between requests.
 
     `text64` is the fingerprint of its text that a crawler reported, `depth` its distance in clicks from a seed.
-    `private` permits a connection to a private host.
+    `private` permits a connection to a private host. `delay_is_set`: the operator set the delay of the host, which
+    replaces the one that its robots.txt asks for.
     """
 
     link: str
@@ -71,6 +72,7 @@ class PageToFetch(Struct, omit_defaults=True):
     text64: str | None = None
     depth: int = 0
     private: PrivateAccess | None = None
+    delay_is_set: bool = False
 
 
 class LinkChunk(Struct, omit_defaults=True):

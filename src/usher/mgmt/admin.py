@@ -28,12 +28,12 @@ async def retry(
 ) -> list[RetriedChunk]:
     """Offer parked chunks to builders again, with no attempts counted; all of them if `ids` is None."""
     wanted = None if ids is None else list(dict.fromkeys(ids))
-    unparked = {id_ for (id_,) in await store.unpark.tuples(conn, ids=wanted)}
+    unparked = set(await store.unpark.column(conn, ids=wanted))
     events = [NewEvent(now, "unparked", chunk_id=id_) for id_ in sorted(unparked)]
     await components.add_events(conn, *events)
     if wanted is None:
         return [RetriedChunk(id_, "waiting") for id_ in sorted(unparked)]
-    existing = {id_ for (id_,) in await store.existing_chunks.tuples(conn, ids=wanted)}
+    existing = set(await store.existing_chunks.column(conn, ids=wanted))
     return [
         RetriedChunk(
             id_, "waiting" if id_ in unparked else "same" if id_ in existing else "missing"
@@ -59,7 +59,7 @@ async def set_rows(conn: Connection, rows: int, *, now: datetime) -> list[str]:
     before = await components.row_count(conn)
     if await store.set_rows.tuples(conn, rows=rows):
         await components.add_events(conn, NewEvent(now, "rows", None, str(before), str(rows)))
-    moved = [str(host) for (host,) in await store.leave_rows.tuples(conn, rows=rows)]
+    moved = await store.leave_rows.column(conn, rows=rows)
     for host in moved:  # one after the other: each joins the row that is then shortest
         await components.join_row(
             conn, await components.show(conn, host, "index-server"), None, now

@@ -38,9 +38,6 @@ class CallerIdentity:
         """The only role that the call implies."""
         return self.roles[0] if len(self.roles) == 1 else None
 
-    def is_other_role(self, component: ComponentRecord) -> bool:
-        return self.role is not None and component.type not in (None, self.role)
-
 
 async def identify(
     conn: Connection, caller: CallerIdentity, *, row: int | None = None, now: datetime
@@ -93,9 +90,9 @@ def _is_changed(component: ComponentRecord, caller: CallerIdentity, row: int | N
 async def _own_row(conn: Connection, caller: CallerIdentity, now: datetime) -> ComponentRecord:
     """The caller's component, registered if there is none. Call `lock_host` first."""
     component = await recognise(conn, caller, now=now)
-    if component and not caller.is_other_role(component):
+    if component and (caller.role is None or component.type in (None, caller.role)):
         return component
-    types = [kind or "unknown" for (kind,) in await store.types_at.tuples(conn, host=caller.host)]
+    types = [kind or "unknown" for kind in await store.types_at.column(conn, host=caller.host)]
     if caller.is_named and types:
         wanted = caller.role or "clear which of them calls"
         raise Conflict(
@@ -103,9 +100,7 @@ async def _own_row(conn: Connection, caller: CallerIdentity, now: datetime) -> C
             hint=f"Give every component a host and port of its own. {IDENTITY_HINT}",
         )
     await _check_tokens(conn, caller)
-    [(id_,)] = await store.register.tuples(
-        conn, host=caller.host, machine=machine(caller.host), now=now
-    )
+    id_ = await store.register.value(conn, host=caller.host, machine=machine(caller.host), now=now)
     await add_events(conn, NewEvent(now, "registered", id_))
     return await of_id(conn, id_)
 

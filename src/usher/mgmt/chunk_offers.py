@@ -2,13 +2,13 @@
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
+from usher.messages.index_server import ServerChunk
 from usher.mgmt import placements
-from usher.mgmt.placements import WantedChunk
 
 store = load_statements(__file__)
 
 
-async def offer(conn: Connection, server: int, *, n: int) -> list[WantedChunk]:
+async def offer(conn: Connection, server: int, *, n: int) -> list[ServerChunk]:
     """Chunks for a server to load, those first that it was not offered recently."""
     before = await offered(conn, server)
     chunks = await placements.wanted(
@@ -22,5 +22,4 @@ async def offer(conn: Connection, server: int, *, n: int) -> list[WantedChunk]:
 
 async def offered(conn: Connection, server: int) -> list[int]:
     """The chunks of the last offer to a server."""
-    [(chunks,)] = await store.offered.tuples(conn, server=server)
-    return list(chunks)
+    return list(await store.offered.value(conn, server=server))

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from psycopg.rows import TupleRow
 
 from usher.db.pool import Connection
-from usher.db.statements import array, load_statements
+from usher.db.statements import array, columns, load_statements
 from usher.door.guestbook import FetchReport, SettledPage, report_columns
 from usher.messages.crawler import PrivateAccess
 from usher.mgmt import compaction_merge, page_versions, placements
@@ -37,6 +37,7 @@ class ClaimedPage(NamedTuple):
     crawl_delay: timedelta
     text64: int | None = None  # of the text in the index
     depth: int = 0
+    delay_is_set: bool = False  # by the operator, for this host
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ def private_access(port: int | None, addresses: Sequence[object] | None) -> Priv
 
 async def open_chunks(conn: Connection, crawler: int, *, now: datetime) -> list[int]:
     """The chunks that a crawler has a lease on, two at most."""
-    return [id_ for (id_,) in await store.open_chunks.tuples(conn, crawler=crawler, now=now)]
+    return await store.open_chunks.column(conn, crawler=crawler, now=now)
 
 
 async def lock_chunk(
@@ -210,14 +211,8 @@ async def rest_hosts(
     conn: Connection, troubles: Sequence[HostTrouble], *, now: datetime
 ) -> dict[int, datetime]:
     """Let hosts rest, for all crawlers; returns when each is ready again."""
-    rows = await store.rest_hosts.tuples(
-        conn,
-        domain64s=[trouble.domain64 for trouble in troubles],
-        whys=[trouble.why for trouble in troubles],
-        rests=[trouble.rest for trouble in troubles],
-        now=now,
-    )
-    return dict(rows)
+    given = columns(troubles, "domain64", "why", "rest")
+    return dict(await store.rest_hosts.tuples(conn, **given, now=now))
 
 
 async def clear_troubles(conn: Connection, domain64s: Sequence[int], *, now: datetime) -> int:
@@ -260,10 +255,9 @@ async def fail_crawls(
     conn: Connection, chunks: Sequence[int], *, why: str, now: datetime, crawled: bool = False
 ) -> list[int]:
     """Mark chunks as lost: their pages are pending again. With `crawled` also crawled chunks without their content."""
-    rows = await store.fail_crawls.tuples(
+    lost = await store.fail_crawls.column(
         conn, chunks=list(chunks), why=why, crawled=crawled, most=MAX_CRAWL_ATTEMPTS, now=now
     )
-    lost = [id_ for (id_,) in rows]
     if lost:
         await store.release_hosts.tuples(conn, chunks=lost, now=now)
         await page_versions.take_back(conn, lost, max_losses=MAX_CRAWL_ATTEMPTS, now=now)
@@ -272,15 +266,15 @@ async def fail_crawls(
 
 async def reap(conn: Connection, *, n: int, now: datetime) -> tuple[list[int], list[int]]:
     """Take back crawls and builds whose lease has ended; returns both lists of chunks."""
-    late = [id_ for (id_,) in await store.expired_crawls.tuples(conn, n=n, now=now)]
+    late = await store.expired_crawls.column(conn, n=n, now=now)
     crawls = await fail_crawls(conn, late, why="the crawler's lease ended", now=now) if late else []
-    builds = await store.expired_builds.tuples(conn, n=n, most=MAX_BUILD_ATTEMPTS, now=now)
-    return crawls, [id_ for (id_,) in builds]
+    builds = await store.expired_builds.column(conn, n=n, most=MAX_BUILD_ATTEMPTS, now=now)
+    return crawls, builds
 
 
 async def restart_crawler(conn: Connection, crawler: int, *, n: int, now: datetime) -> list[int]:
     """Take back the crawls of a crawler that was restarted, because it has lost them."""
-    lost = [id_ for (id_,) in await store.crawls_of.tuples(conn, crawler=crawler, n=n)]
+    lost = await store.crawls_of.column(conn, crawler=crawler, n=n)
     why = "the crawler was restarted"
     return await fail_crawls(conn, lost, why=why, now=now) if lost else []
 
@@ -289,10 +283,11 @@ async def renew(
     conn: Connection, component: int, chunks: Sequence[int], *, lease: timedelta, now: datetime
 ) -> set[int]:
     """Renew leases; returns the chunks that the component still has."""
-    rows = await store.renew.tuples(
-        conn, component=component, chunks=list(chunks), lease=lease, now=now
+    return set(
+        await store.renew.column(
+            conn, component=component, chunks=list(chunks), lease=lease, now=now
+        )
     )
-    return {id_ for (id_,) in rows}
 
 
 async def renew_by_call(
@@ -302,7 +297,7 @@ async def renew_by_call(
 
     A restarted component may have forgotten a chunk, so calls renew a lease only `MAX_LEASES_BY_CALL` times.
     """
-    due = await store.leases_half_over.tuples(
+    due = await store.leases_half_over.column(
         conn,
         component=component,
         half=now + lease / 2,
@@ -310,7 +305,7 @@ async def renew_by_call(
         now=now,
     )
     if due:
-        await renew(conn, component, [id_ for (id_,) in due], lease=lease, now=now)
+        await renew(conn, component, due, lease=lease, now=now)
 
 
 async def claim_builds(
@@ -340,11 +335,10 @@ async def finish_build(
     now: datetime,
 ) -> bool:
     """Record that an index is built; returns False if the builder lost the chunk. Place it in the same transaction."""
-    done = await store.finish_build.tuples(
+    done = await store.finish_build.column(
         conn, builder=builder, chunk=chunk, sha256=sha256, bytes=size, now=now
     )
-    if done:
-        [(is_merged,)] = done
+    for is_merged in done:
         await (compaction_merge.finish_merge if is_merged else compaction_merge.note_if_sparse)(
             conn, chunk, now=now
         )
@@ -353,15 +347,15 @@ async def finish_build(
 
 async def fail_build(conn: Connection, builder: int, chunk: int, *, why: str) -> str | None:
     """Record a failed build; returns `error` if others may try, `parked` if not, None if the builder lost the chunk."""
-    rows = await store.fail_build.tuples(
+    states = await store.fail_build.column(
         conn, builder=builder, chunk=chunk, why=why, most=MAX_BUILD_ATTEMPTS
     )
-    return str(rows[0][0]) if rows else None
+    return states[0] if states else None
 
 
 async def rebuild(conn: Connection, builder: int, *, why: str) -> list[int]:
     """Have the chunks built again whose index was lost with this builder."""
-    return [id_ for (id_,) in await store.rebuild.tuples(conn, builder=builder, why=why)]
+    return await store.rebuild.column(conn, builder=builder, why=why)
 
 
 async def recrawl(conn: Connection, crawler: int, *, why: str, now: datetime, n: int) -> list[int]:
@@ -370,7 +364,7 @@ async def recrawl(conn: Connection, crawler: int, *, why: str, now: datetime, n:
     A chunk whose index was built and lost too loses its placements.
     """
     await placements.plan_alone(conn)
-    chunks = [id_ for (id_,) in await store.content_of.tuples(conn, crawler=crawler, n=n)]
+    chunks = await store.content_of.column(conn, crawler=crawler, n=n)
     lost = await fail_crawls(conn, chunks, why=why, now=now, crawled=True) if chunks else []
     await placements.remove_placements(conn, lost, copies=True)
     return lost
@@ -382,5 +376,4 @@ async def show(conn: Connection, chunk: int) -> Chunk | None:
 
 async def unpropagated(conn: Connection, component: int, *, after: int = 0, n: int) -> list[int]:
     """The chunks whose files a crawler or builder must still keep."""
-    rows = await store.unpropagated.tuples(conn, component=component, after=after, n=n)
-    return [id_ for (id_,) in rows]
+    return await store.unpropagated.column(conn, component=component, after=after, n=n)

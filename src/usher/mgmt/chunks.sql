@@ -3,11 +3,11 @@
 -- than it wants, and none of them long enough. The pages of the first crawler come first.
 select
     c.turn, c.chunk_id, c.id, c.host, c.scheme, c.path, p.port, p.addresses, c.etag, c.last_modified, c.crawl_delay,
-    c.text64, c.depth
+    c.text64, c.depth, c.delay_is_set
 from work.claim_links(
     %(crawlers)s, %(ns)s, %(widths)s, %(depths)s, %(chunk)s, %(waits)s, %(leases)s, %(holds)s, %(now)s
 ) with ordinality c (
-    turn, chunk_id, id, host, scheme, path, etag, last_modified, crawl_delay, text64, depth, place
+    turn, chunk_id, id, host, scheme, path, etag, last_modified, crawl_delay, text64, depth, delay_is_set, place
 )
 left join work.private_access p on p.host = c.host
     and p.port = coalesce(substring(c.host from ':([0-9]+)$')::integer, case c.scheme when 1 then 443 when 2 then 80 end)
@@ -218,7 +218,7 @@ limit %(n)s;
 -- rests after the chunk has ended.
 with given as (
     select domain64, max(why) as why, max(rest) as rest
-    from unnest(%(domain64s)s::bigint[], %(whys)s::text[], %(rests)s::interval[]) as g (domain64, why, rest)
+    from unnest(%(domain64)s::bigint[], %(why)s::text[], %(rest)s::interval[]) as g (domain64, why, rest)
     group by domain64
 ), slowed as (
     update work.hosts h

@@ -70,7 +70,7 @@ async def compact(
     await store.compact_alone.tuples(conn, lock=COMPACTION_LOCK)
     # All writers of placements take this lock before they lock chunks, pages or candidates.
     await placements.plan_alone(conn)
-    finished = [id_ for (id_,) in await store.close_merges.tuples(conn, now=now)]
+    finished = await store.close_merges.column(conn, now=now)
     failed = await store.give_up_merges.tuples(
         conn, before=now - MERGE_TIMEOUT, again=now + MERGE_TIMEOUT
     )
@@ -119,7 +119,7 @@ async def _retire(conn: Connection, chunks: Sequence[int], now: datetime) -> lis
     """Retire those chunks that are still obsolete; returns them."""
     if not chunks:
         return []
-    return [id_ for (id_,) in await store.retire_chunks.tuples(conn, chunks=list(chunks), now=now)]
+    return await store.retire_chunks.column(conn, chunks=list(chunks), now=now)
 
 
 async def _schedule_checks(
@@ -150,7 +150,7 @@ async def _schedule_checks(
 async def _begin(conn: Connection, now: datetime) -> list[MergedChunk]:
     """Begin merges of sparse chunks up to the limit, if no row lacks a chunk."""
     begun: list[MergedChunk] = []
-    [(open_merges,)] = await store.count_open_merges.tuples(conn)
+    open_merges = await store.count_open_merges.value(conn)
     while open_merges + len(begun) < MAX_OPEN_MERGES:
         sources = choose_sources(await store.sparse_chunks.tuples(conn, n=MAX_SOURCES_PER_CHUNK))
         if not sources or (not begun and not await _complete(conn)):
@@ -182,7 +182,7 @@ def choose_sources(sparse: Sequence[tuple[int, list[int], int]]) -> dict[int, li
 async def _make(conn: Connection, taken: Mapping[int, list[int]], now: datetime) -> MergedChunk:
     pairs = [(source, page) for source, pages in taken.items() for page in pages]
     sources, pages = zip(*pairs, strict=True)
-    [(id_,)] = await store.begin_merge.tuples(
+    id_ = await store.begin_merge.value(
         conn, sources=list(sources), pages=list(pages), now=now, again=now + WAITING_CHECK_INTERVAL
     )
     return MergedChunk(id_, sorted(taken), len(pairs))

@@ -5,27 +5,16 @@ has the new one.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
+from usher.messages.builder import SourceChunk
 from usher.mgmt import page_versions
 
 store = load_statements(__file__)
 SPARSE_SHARE: Final = 0.25  # of a chunk's pages; with no more left, compaction merges it
-
-
-@dataclass(frozen=True, slots=True)
-class MergeSourceChunk:
-    """A source of a merge: the checksum of its index, the servers that have it, and the keys of the pages to take."""
-
-    chunk_id: int
-    sha256: str | None
-    bytes: int | None
-    hosts: list[str]
-    keys: list[str]
 
 
 async def note_if_sparse(conn: Connection, chunk: int, *, now: datetime) -> None:
@@ -33,12 +22,12 @@ async def note_if_sparse(conn: Connection, chunk: int, *, now: datetime) -> None
     await store.note_if_sparse.run(conn, chunk=chunk, share=SPARSE_SHARE, now=now)
 
 
-async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[MergeSourceChunk]]:
+async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[SourceChunk]]:
     """The sources of chunks that a builder claimed; stores them, for the comparison when the chunk is built."""
     await store.assign_pages.run(conn, chunks=list(chunks))
-    sources: dict[int, list[MergeSourceChunk]] = {id_: [] for id_ in chunks}
+    sources: dict[int, list[SourceChunk]] = {id_: [] for id_ in chunks}
     for id_, *source in await store.manifest.tuples(conn, chunks=list(chunks)):
-        sources[id_].append(MergeSourceChunk(*source))
+        sources[id_].append(SourceChunk(*source))
     return sources
 
 

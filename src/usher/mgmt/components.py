@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
-from usher.db.statements import load_statements
+from usher.db.statements import columns, load_statements
 from usher.errors import BadInput, Conflict, NotFound
 from usher.mgmt.component_names import (
     ComponentState,
@@ -19,7 +19,7 @@ from usher.mgmt.component_names import (
     state_of,
     storable_text,
 )
-from usher.mgmt.health import Health, HealthLimits, HealthRecord, condition
+from usher.mgmt.health import DEFAULT_LIMITS, Health, HealthLimits, HealthRecord, condition
 from usher.mgmt.health import HealthChange as Transition
 from usher.mgmt.placement_rules import PlacementServer, row_for
 
@@ -27,7 +27,6 @@ store = load_statements(__file__)
 ROWS_LOCK: Final = 0x7573_6865_7220  # "usher", 32: one transaction at a time assigns rows
 MAX_WEIGHT: Final = 1_000
 MAX_ID: Final = 2**63 - 1
-DEFAULT_LIMITS: Final = HealthLimits()
 HINT: Final = "usher components list"
 
 
@@ -155,13 +154,12 @@ async def show(
 
 
 async def of_id(conn: Connection, id_: int) -> ComponentRecord:
-    [component] = await store.of_id.rows(conn, ComponentRecord, id=id_)
-    return component
+    return await store.of_id.only(conn, ComponentRecord, id=id_)
 
 
 async def known_hosts(conn: Connection, hosts: Sequence[str]) -> list[str]:
     """The hosts among these that have a component."""
-    return [host for (host,) in await store.known_hosts.tuples(conn, hosts=list(hosts))]
+    return await store.known_hosts.column(conn, hosts=list(hosts))
 
 
 async def list_components(
@@ -195,10 +193,10 @@ async def declare(
             hint="A server of twice the weight gets twice the chunks.",
         )
     after, why = state_of(state), storable_text(reason)
-    changed = await store.declare.tuples(
+    changed = await store.declare.column(
         conn, id=id_, state=after, reason=why, weight=weight, now=now
     )
-    for (before,) in changed:
+    for before in changed:
         if before != after:
             await add_events(conn, NewEvent(now, "state", id_, before, after, why))
     component = await of_id(conn, id_)
@@ -232,18 +230,15 @@ async def record_health(
     events: Iterable[tuple[int, Transition]],
 ) -> set[int]:
     """Store what the watchdog found; returns the components that had no newer record."""
-    rows = await store.record_health.tuples(
-        conn,
-        ids=[id_ for id_, _ in records],
-        healths=[record.health for _, record in records],
-        sinces=[record.since for _, record in records],
-        reasons=[storable_text(record.reason) for _, record in records],
-        misses=[record.misses for _, record in records],
-        seens=[record.seen for _, record in records],
-        downs=[record.down for _, record in records],
-        urls=[record.url for _, record in records],
+    health_records = [record for _, record in records]
+    written = set(
+        await store.record_health.column(
+            conn,
+            id=[id_ for id_, _ in records],
+            reason=[storable_text(record.reason) for record in health_records],
+            **columns(health_records, "health", "since", "misses", "seen", "down", "url"),
+        )
     )
-    written = {id_ for (id_,) in rows}
     new_events = [
         NewEvent(change.at, "health", id_, change.before, change.after, change.reason)
         for id_, change in events
@@ -272,8 +267,7 @@ async def servers(
 
 async def row_count(conn: Connection) -> int:
     """The number of rows; every chunk has a copy in each."""
-    [(rows,)] = await store.row_count.tuples(conn)
-    return int(rows)
+    return int(await store.row_count.value(conn))
 
 
 async def add_events(conn: Connection, *events: NewEvent) -> None:
@@ -281,13 +275,8 @@ async def add_events(conn: Connection, *events: NewEvent) -> None:
     if events:
         await store.add_events.run(
             conn,
-            ats=[event.at for event in events],
-            components=[event.component_id for event in events],
-            chunks=[event.chunk_id for event in events],
-            kinds=[event.kind for event in events],
-            befores=[event.before for event in events],
-            afters=[event.after for event in events],
-            reasons=[storable_text(event.reason) for event in events],
+            reason=[storable_text(event.reason) for event in events],
+            **columns(events, "at", "component_id", "chunk_id", "kind", "before", "after"),
         )
 
 

@@ -76,8 +76,8 @@ set health = given.health,
     down = given.down,
     health_url = coalesce(given.url, c.health_url)
 from unnest(
-    %(ids)s::bigint[], %(healths)s::text[], %(sinces)s::timestamptz[], %(reasons)s::text[], %(misses)s::int[],
-    %(seens)s::timestamptz[], %(downs)s::interval[], %(urls)s::text[]
+    %(id)s::bigint[], %(health)s::text[], %(since)s::timestamptz[], %(reason)s::text[], %(misses)s::int[],
+    %(seen)s::timestamptz[], %(down)s::interval[], %(url)s::text[]
 ) as given (id, health, since, reason, misses, seen, down, url)
 where c.id = given.id and c.health_since <= given.since
 returning c.id;
@@ -87,8 +87,8 @@ returning c.id;
 insert into work.event (at, component_id, chunk_id, kind, before, after, reason)
 select at, component_id, chunk_id, kind, before, after, reason
 from unnest(
-    %(ats)s::timestamptz[], %(components)s::bigint[], %(chunks)s::bigint[], %(kinds)s::text[], %(befores)s::text[],
-    %(afters)s::text[], %(reasons)s::text[]
+    %(at)s::timestamptz[], %(component_id)s::bigint[], %(chunk_id)s::bigint[], %(kind)s::text[], %(before)s::text[],
+    %(after)s::text[], %(reason)s::text[]
 ) as given (at, component_id, chunk_id, kind, before, after, reason);
 
 -- name: events

@@ -48,6 +48,9 @@ class HealthLimits:
     lease: timedelta = timedelta(minutes=5)
 
 
+DEFAULT_LIMITS: Final = HealthLimits()
+
+
 @dataclass(frozen=True, slots=True)
 class HealthRecord:
     """The health of a component, since when and why, and its last sign of life."""

@@ -32,19 +32,16 @@ class UnrestoredState:
 
 
 async def current(conn: Connection) -> Incarnation:
-    [present] = await store.current.rows(conn, Incarnation)
-    return present
+    return await store.current.only(conn, Incarnation)
 
 
 async def unrestored(conn: Connection) -> UnrestoredState:
-    [state] = await store.unrestored.rows(conn, UnrestoredState)
-    return state
+    return await store.unrestored.only(conn, UnrestoredState)
 
 
 async def begin(conn: Connection, reason: str) -> str:
     """Start a new incarnation after a restore; returns its id."""
-    [(id_,)] = await store.begin.tuples(conn, reason=reason)
-    return str(id_)
+    return str(await store.begin.value(conn, reason=reason))
 
 
 async def settle(conn: Connection, chunks: Sequence[int] | None = None) -> int:

@@ -7,19 +7,18 @@ lost. Nothing changes while a server that may come back has the chunk. Functions
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Literal
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.mgmt import components, health, page_versions, placements
 from usher.mgmt.chunks import MAX_BUILD_ATTEMPTS, MAX_CRAWL_ATTEMPTS
 from usher.mgmt.components import NewEvent
-from usher.mgmt.health import HealthLimits
+from usher.mgmt.health import DEFAULT_LIMITS, HealthLimits
 from usher.telemetry import Log
 
 store = load_statements(__file__)
 log = Log("mgmt")
-DEFAULT_LIMITS: Final = HealthLimits()
 LossResult = Literal["build", "parked", "crawl"]
 
 
@@ -84,8 +83,7 @@ async def _crawl_again(
     """Have the pages of parked chunks crawled again that no server has; earlier copies of them stay searchable."""
     if not chunks:
         return []
-    rows = await store.crawl_again.tuples(conn, chunks=list(chunks), gone=list(gone))
-    lost = [id_ for (id_,) in rows]
+    lost = await store.crawl_again.column(conn, chunks=list(chunks), gone=list(gone))
     await placements.remove_placements(conn, lost, copies=True)
     await page_versions.take_back(conn, lost, max_losses=MAX_CRAWL_ATTEMPTS, now=now)
     return lost

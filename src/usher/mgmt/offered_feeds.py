@@ -27,10 +27,9 @@ async def add_offers(
     conn: Connection, host: str, urls: Sequence[Url], *, now: datetime
 ) -> list[str]:
     """Store the feeds that a page of this host links to; returns the new ones, none if the host is not registered."""
-    rows = await store.add_offers.tuples(
+    return await store.add_offers.column(
         conn, host=host, urls=[str(url) for url in urls], most=MAX_FEEDS_PER_HOST, now=now
     )
-    return [url for (url,) in rows]
 
 
 async def list_offers(

@@ -9,7 +9,7 @@ from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Chunk
-from usher.urls import Scheme, Url
+from usher.urls import url_text
 
 store = load_statements(__file__)
 MAX_STALE_COPIES: Final = 20
@@ -110,8 +110,7 @@ class PageHistory:
 
 async def host_rest(conn: Connection, domain64: int) -> HostRest:
     """The rest of a registered host."""
-    [rest] = await store.host_rest.rows(conn, HostRest, domain64=domain64)
-    return rest
+    return await store.host_rest.only(conn, HostRest, domain64=domain64)
 
 
 async def page_history(
@@ -123,19 +122,18 @@ async def page_history(
     indexed = crawled
     if text.indexed_in != chunk:
         indexed = None if text.indexed_in is None else await chunks.show(conn, text.indexed_in)
-    [workers] = await store.worker_counts.rows(conn, WorkerCounts, quiet=now - MAX_WORKER_SILENCE)
     return PageHistory(
         text,
         crawled,
         indexed,
         await store.chunk_copies.rows(conn, ChunkCopy, chunk=text.indexed_in),
         await store.stale_copies.rows(conn, StaleCopy, page=page, n=MAX_STALE_COPIES),
-        workers,
+        await store.worker_counts.only(conn, WorkerCounts, quiet=now - MAX_WORKER_SILENCE),
     )
 
 
 async def text_of(conn: Connection, page: int) -> PageText:
     [(*fields, scheme, host, path)] = await store.page_text.tuples(conn, page=page)
-    original = None if host is None else str(Url(Scheme(scheme), host, path))
+    original = None if host is None else url_text(scheme, host, path)
     text64, noindex, indexed_in, misses, attempts, reason = fields
     return PageText(text64, noindex, indexed_in, misses, attempts, reason, original)

@@ -11,29 +11,13 @@ from typing import Final
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
+from usher.messages.components import ForeignPages
+from usher.messages.index_server import ChunkPages
 from usher.mgmt import components
 from usher.mgmt.components import ComponentRecord, NewEvent
 
 store = load_statements(__file__)
 EVENT_KIND: Final = "foreign_pages"
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkPageKeys:
-    """The keys of a chunk: of the pages whose text is in it, and of its pages without a text."""
-
-    chunk_id: int
-    keys: list[str]
-    textless_keys: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignCount:
-    """How many foreign pages a reporter dropped from a chunk, and a few of their URLs."""
-
-    chunk_id: int
-    count: int
-    examples: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +32,13 @@ class ForeignPageSuspect:
 
 async def page_keys(
     conn: Connection, chunks: Sequence[int], *, server: int | None = None
-) -> list[ChunkPageKeys]:
+) -> list[ChunkPages]:
     """The keys of these chunks; with `server` only of chunks that are placed on it."""
-    return await store.page_keys.rows(conn, ChunkPageKeys, chunks=list(chunks), server=server)
+    return await store.page_keys.rows(conn, ChunkPages, chunks=list(chunks), server=server)
 
 
 async def report(
-    conn: Connection, reporter: ComponentRecord, dropped: Sequence[ForeignCount], *, now: datetime
+    conn: Connection, reporter: ComponentRecord, dropped: Sequence[ForeignPages], *, now: datetime
 ) -> list[int]:
     """Store one event for each chunk that the reporter has; returns these chunks.
 
@@ -86,7 +70,7 @@ async def report(
     return [suspect.chunk_id for suspect in suspects]
 
 
-def reason(reporter: ComponentRecord, suspect: ForeignPageSuspect, dropped: ForeignCount) -> str:
+def reason(reporter: ComponentRecord, suspect: ForeignPageSuspect, dropped: ForeignPages) -> str:
     """How many were dropped, of which crawler, and examples; these come last, because the text may be cut."""
     noun = "page" if reporter.type == "index-builder" else "document"
     plural = "" if dropped.count == 1 else "s"

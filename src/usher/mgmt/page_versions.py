@@ -5,27 +5,18 @@ disappear at once, they are held back until the operator decides.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
-from usher.urls import Scheme, Url
+from usher.messages.index_server import StalePage
+from usher.urls import url_text
 
 store = load_statements(__file__)
 DISAPPEARANCE_WINDOW: Final = timedelta(days=1)  # for the two limits below
 MAX_DISAPPEARING_SHARE: Final = 0.2  # of the pages of a host
 MAX_DISAPPEARING_PAGES: Final = 10  # of any host
-
-
-@dataclass(frozen=True, slots=True)
-class CopyToRemove:
-    """A copy of a page that a server must remove."""
-
-    chunk_id: int
-    page_id: int
-    url: str
 
 
 async def record_stale_copies(
@@ -53,8 +44,7 @@ async def take_back(
 
 async def loaded(conn: Connection, chunks: Sequence[int]) -> int:
     """Tell servers to remove the stale copies that these loaded chunks replace or contain; returns how many."""
-    [(copies,)] = await store.retire_copies.tuples(conn, chunks=list(chunks))
-    return int(copies)
+    return int(await store.retire_copies.value(conn, chunks=list(chunks)))
 
 
 async def judge(conn: Connection, *, n: int, now: datetime) -> dict[int, bool]:
@@ -74,21 +64,20 @@ async def judge(conn: Connection, *, n: int, now: datetime) -> dict[int, bool]:
 
 async def release(conn: Connection, domain64: int) -> int:
     """Let the held pages of a host disappear; returns how many."""
-    released = [chunk for (chunk,) in await store.release_host.tuples(conn, domain64=domain64)]
+    released = await store.release_host.column(conn, domain64=domain64)
     if released:
         await loaded(conn, sorted(set(released)))
     return len(released)
 
 
 async def held_back(conn: Connection, domain64: int) -> int:
-    [(pages,)] = await store.held_back.tuples(conn, domain64=domain64)
-    return int(pages)
+    return int(await store.held_back.value(conn, domain64=domain64))
 
 
-async def to_retire(conn: Connection, server: int, *, n: int) -> list[CopyToRemove]:
+async def to_retire(conn: Connection, server: int, *, n: int) -> list[StalePage]:
     """The copies that a server must remove from its index."""
     return [
-        CopyToRemove(chunk, page, str(Url(Scheme(scheme), host, path)))
+        StalePage(chunk, page, url_text(scheme, host, path))
         for chunk, page, host, scheme, path in await store.to_retire.tuples(
             conn, server=server, n=n
         )

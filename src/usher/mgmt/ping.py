@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from usher.http.client.pool import HttpResponse
 from usher.mgmt.components import ComponentRecord
 from usher.mgmt.health import HEALTHS, Ping
 from usher.mgmt.placement_rules import machine
@@ -28,35 +29,6 @@ PATHS: Final = ("/get_health_status", "/get_health")
 NOT_FOUND: Final = "HTTP 404"
 PORT: Final = re.compile(r"[0-9]{1,5}")
 OK: Final = 200
-
-
-class PingResponse:
-    """Parses the answer of a component."""
-
-    def __init__(self) -> None:
-        self.body = bytearray()
-        self.complete = False
-        self._parser = httptools.HttpResponseParser(self)
-
-    def on_body(self, data: bytes) -> None:
-        self.body += data
-
-    def on_message_complete(self) -> None:
-        self.complete = True
-
-    def feed(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-    def status(self) -> str:
-        """The health status in the body, or what the answer was instead."""
-        code = self._parser.get_status_code()
-        if code != OK:
-            return f"HTTP {code}"
-        with suppress(ValueError, RecursionError):
-            body = json.loads(self.body)
-            if isinstance(body, dict) and isinstance(body.get("status"), str):
-                return str(body["status"])
-        return "no health status"
 
 
 async def ping_all(
@@ -88,23 +60,14 @@ class PingOutcome(NamedTuple):
 
 async def ping(component: ComponentRecord, seconds: float) -> Ping:
     """Ping one component; errors become the reason."""
-    outcome = await known_address(component, seconds)
-    if outcome is None or not (outcome.is_health or is_final(component, outcome)):
+    known_url, has_port = component.health_url, port_of(component.host) is not None
+    outcome = await attempt(known_url, seconds) if known_url is not None else None
+    # A declared port that is silent is final: other addresses need not be tried.
+    is_final = outcome is not None and outcome.status is None and has_port
+    if outcome is None or not (outcome.is_health or is_final):
         outcome = await find_address(component, seconds, outcome)
     url = outcome.url if outcome.is_health else None
     return Ping(outcome.status, outcome.reason, component.state, url)
-
-
-async def known_address(component: ComponentRecord, seconds: float) -> PingOutcome | None:
-    """The answer at the address where the component answered before; None if there is none."""
-    if component.health_url is None:
-        return None
-    return await attempt(component.health_url, seconds)
-
-
-def is_final(component: ComponentRecord, outcome: PingOutcome) -> bool:
-    """Whether other addresses need not be tried: the declared port is silent."""
-    return outcome.status is None and port_of(component.host) is not None
 
 
 async def find_address(
@@ -163,18 +126,26 @@ async def ask(url: str) -> str:
 
 
 async def read(reader: asyncio.StreamReader) -> str:
-    answer, size = PingResponse(), 0
-    while not answer.complete:
+    """Read the answer; return the health status in its body, or what the answer was instead."""
+    answer, size = HttpResponse(), 0
+    parser = httptools.HttpResponseParser(answer)
+    while not answer.is_complete:
         data = await reader.read(MAX_RESPONSE_BYTES)
         size += len(data)
         if size > MAX_RESPONSE_BYTES:
             raise EOFError
         if not data:
             break
-        answer.feed(data)
+        parser.feed_data(data)
     if not size:
         raise EOFError
-    return answer.status()
+    if (code := parser.get_status_code()) != OK:
+        return f"HTTP {code}"
+    with suppress(ValueError, RecursionError):
+        body = json.loads(answer.body)
+        if isinstance(body, dict) and isinstance(body.get("status"), str):
+            return str(body["status"])
+    return "no health status"
 
 
 def port_of(host: str) -> int | None:

@@ -4,7 +4,7 @@
     intake              the same for new chunks, when no server gives any
     moves               which chunks move to which server of a row
     place_new_chunks    where new chunks go, in all rows
-    droppable, returned what happens to copies that moved away, and to a server that was away
+    returned            what happens to the copies of a server that was away
 
 A chunk has one placement in each row, `wanted` or `loaded`. A move makes the old copy `leaving`, or deletes it if it
 was only `wanted`; the new one is `wanted`, or `loaded` if the taker still has the chunk. Chunks are placed in batches
@@ -250,17 +250,6 @@ def _place_in_row(row: int, new: list[int], quota: Quota, placed: dict[int, list
     for name, size in sizes.items():
         placed[name] = order[start : start + size]
         start += size
-
-
-def droppable(
-    copies: Collection[PlacedCopy], servers: Iterable[PlacementServer]
-) -> list[PlacedCopy]:
-    """The leaving copies whose successor is loaded on a server that answers."""
-    sure = {server.id for server in servers if server.condition in ANSWERS}
-    safe = {
-        (copy.chunk, copy.row) for copy in copies if copy.state == "loaded" and copy.server in sure
-    }
-    return [copy for copy in copies if copy.state == "leaving" and (copy.chunk, copy.row) in safe]
 
 
 def returned(copies: Iterable[PlacedCopy], held: Collection[int]) -> ReturnedServer:

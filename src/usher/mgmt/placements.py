@@ -16,9 +16,15 @@ from typing import Any, Final, NamedTuple
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
-from usher.messages.index_server import HeldChunk
+from usher.messages.index_server import (
+    ChunkServer,
+    HeldChunk,
+    HoldingsComparison,
+    SeedHosts,
+    ServerChunk,
+)
 from usher.mgmt import components, incarnation, page_versions, placement_rules
-from usher.mgmt.health import HealthLimits
+from usher.mgmt.health import DEFAULT_LIMITS, HealthLimits
 from usher.mgmt.placement_rules import ANSWERS, MovableChunk, PlacedCopy, PlacementServer, Quota
 
 store = load_statements(__file__)
@@ -28,7 +34,6 @@ PLACEMENT_LOCK: Final = (
 MAX_MOVES_PER_TRANSACTION: Final = 20_000
 MAX_FIRST_PLACEMENTS: Final = 1_000  # of a new server, which waits for the answer
 CANDIDATES_PER_MOVE: Final = 2  # leaves a choice that keeps copies on different machines
-DEFAULT_LIMITS: Final = HealthLimits()
 RELEASED_COPY_RETENTION: Final = timedelta(days=1)  # then MGMT forgets the copy
 # A released copy stays longer than a front end uses an old map and waits for answers. Otherwise a front end that asks
 # the old server after the drop and the new one before the load misses the chunk (8 of 107 answers during a join).
@@ -41,28 +46,6 @@ class PlanResult(NamedTuple):
 
     placed: int = 0
     moved: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class WantedChunk:
-    """A chunk for a server to load: where its content and its index are, and their checksums."""
-
-    chunk_id: int
-    crawler_host: str
-    index_builder_host: str
-    index_sha256: str | None
-    index_bytes: int | None
-    sha256: str | None
-    bytes: int | None
-    rows: list[tuple[int, str]]  # its placements
-    peers: list[str]  # servers that have loaded it
-
-
-class Comparison(NamedTuple):
-    """Chunks that a server should delete, and chunks that it must load again."""
-
-    stray: list[int]
-    reload: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +77,7 @@ async def place_chunks(
 ) -> list[int]:
     """Place chunks that were built in this transaction; returns the rows that have no server for them."""
     await plan_alone(conn)
-    new = [id_ for (id_,) in await store.chunks_to_place.tuples(conn, chunks=list(chunks))]
+    new = await store.chunks_to_place.column(conn, chunks=list(chunks))
     if not new:
         return []
     servers = await components.servers(conn, now=now, limits=limits)
@@ -173,7 +156,7 @@ async def _plan_row(
     ]
     waiting = 0
     if any(server.condition == "fit" for server in members):
-        [(waiting,)] = await store.waiting.tuples(conn, row=row, n=pack)
+        waiting = await store.waiting.value(conn, row=row, n=pack)
     counts = {server.id: held.get((server.id, row), 0) for server in members}
     quota = placement_rules.quotas(members, counts, waiting)
     if not moving:
@@ -263,8 +246,7 @@ async def leaving(
 ) -> list[int]:
     """The chunks that a server may drop now; it confirms with `dropped`."""
     before = now - RELEASED_COPY_DELAY
-    rows = await store.leaving.tuples(conn, server=server, before=before, n=n, after=after)
-    return [id_ for (id_,) in rows]
+    return await store.leaving.column(conn, server=server, before=before, n=n, after=after)
 
 
 async def dropped(
@@ -272,8 +254,7 @@ async def dropped(
 ) -> set[int]:
     """Record that a server dropped these chunks; one that is placed on it must be loaded again. Returns them."""
     await plan_alone(conn)
-    rows = await store.dropped.tuples(conn, server=server, chunks=list(chunks), now=now)
-    return {id_ for (id_,) in rows}
+    return set(await store.dropped.column(conn, server=server, chunks=list(chunks), now=now))
 
 
 async def returned(
@@ -281,7 +262,7 @@ async def returned(
 ) -> list[int]:
     """Record that a server is back with exactly these chunks, verified; returns those that it should delete."""
     await plan_alone(conn)
-    before = [PlacedCopy(*copy) for copy in await store.placed.tuples(conn, server=server)]
+    before = await store.placed.rows(conn, PlacedCopy, server=server)
     result = placement_rules.returned(before, set(held))
     lost = {copy.chunk for copy in before if copy.state != "wanted" and copy.chunk not in set(held)}
     await store.dropped.tuples(conn, server=server, chunks=sorted(lost), now=now)
@@ -293,7 +274,7 @@ async def returned(
 
 async def compare(
     conn: Connection, server: int, held: Sequence[HeldChunk], *, now: datetime
-) -> Comparison:
+) -> HoldingsComparison:
     """Compare the chunks of a server with a restored database.
 
     A chunk counts as loaded if it is whole. If documents were removed from it, the database may believe that they are
@@ -305,9 +286,8 @@ async def compare(
     rest = set(chunks).difference(whole)
     await dropped(conn, server, sorted(rest), now=now)
     await loaded(conn, server, whole, now=now)
-    placed = {chunk for chunk, *_ in await store.placed.tuples(conn, server=server)}
-    stray, again = (sorted(some) for some in (set(chunks) - placed, rest & placed))
-    return Comparison(stray, again)
+    placed = set(await store.placed.column(conn, server=server))
+    return HoldingsComparison(stray=sorted(set(chunks) - placed), reload=sorted(rest & placed))
 
 
 def is_whole(chunk: HeldChunk, sha256: str | None) -> bool:
@@ -317,8 +297,7 @@ def is_whole(chunk: HeldChunk, sha256: str | None) -> bool:
 
 async def is_unreported(conn: Connection, server: int) -> bool:
     """Whether a server must still compare its chunks after a restore."""
-    [(is_due,)] = await store.is_unreported.tuples(conn, server=server)
-    return bool(is_due)
+    return bool(await store.is_unreported.value(conn, server=server))
 
 
 async def loaded(
@@ -326,8 +305,8 @@ async def loaded(
 ) -> set[int]:
     """Record that a server loaded chunks; returns those that are placed on it, also if it reported them before."""
     await keep_planners_out(conn)
-    built = [id_ for (id_,) in await store.lock_chunks.tuples(conn, chunks=list(chunks))]
-    placed = {id_ for (id_,) in await store.load.tuples(conn, server=server, chunks=built, now=now)}
+    built = await store.lock_chunks.column(conn, chunks=list(chunks))
+    placed = set(await store.load.column(conn, server=server, chunks=built, now=now))
     if placed:
         await store.propagate.run(conn, chunks=sorted(placed), now=now)
         await page_versions.loaded(conn, sorted(placed))
@@ -337,12 +316,19 @@ async def loaded(
 
 async def wanted(
     conn: Connection, server: int, *, n: int, after: int = 0, around: bool = False
-) -> list[WantedChunk]:
+) -> list[ServerChunk]:
     """The chunks after an id that a server must load; with `around`, those up to this id follow at the end."""
     records = await store.wanted.tuples(conn, server=server, n=n, after=after, around=around)
     return [
-        WantedChunk(*(*fields, list(zip(rows, hosts, strict=True)), peers))
-        for *fields, rows, hosts, peers in records
+        ServerChunk(
+            id_,
+            crawler,
+            builder,
+            list(map(ChunkServer, rows, hosts)),
+            SeedHosts(crawler, builder),
+            *rest,
+        )
+        for id_, crawler, builder, rows, hosts, *rest in records
     ]
 
 
@@ -365,4 +351,4 @@ async def fill_new_server(
 
 async def row_shortages(conn: Connection) -> list[RowShortage]:
     """The shortages of each row."""
-    return [RowShortage(*row) for row in await store.row_shortages.tuples(conn, n=MAX_COUNTED)]
+    return await store.row_shortages.rows(conn, RowShortage, n=MAX_COUNTED)

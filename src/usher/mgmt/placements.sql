@@ -183,7 +183,7 @@ select chunk_id from forgotten union all select chunk_id from again;
 
 -- name: placed
 -- All placements of a server.
-select chunk_id, "row", component_id, state from work.placement where component_id = %(server)s;
+select chunk_id as chunk, "row", component_id as server, state from work.placement where component_id = %(server)s;
 
 -- name: is_unreported
 -- Whether a server must still compare its chunks after a restore.
@@ -268,8 +268,8 @@ with mine as (
     group by p.chunk_id, mine.is_around
 )
 select
-    k.id, coalesce(crawler.host, builder.host), builder.host, k.index_sha256, k.index_bytes, k.sha256, k.bytes, s."rows", s.hosts,
-    coalesce(s.peers, '{}')
+    k.id, coalesce(crawler.host, builder.host), builder.host, s."rows", s.hosts, coalesce(s.peers, '{}'), k.sha256, k.bytes,
+    k.index_sha256, k.index_bytes
 from seats s
 join work.chunk k on k.id = s.chunk_id
 left join work.component crawler on crawler.id = k.crawler_id
@@ -291,8 +291,8 @@ on conflict do nothing;
 -- to n.
 select
     r."row",
-    (select coalesce(sum(s.placements), 0)::bigint from work.server_load s where s."row" = r."row"),
-    (select count(*) from (select from work.unplaced_chunk u where u."row" = r."row" limit %(n)s) u),
+    (select coalesce(sum(s.placements), 0)::bigint from work.server_load s where s."row" = r."row") as seats,
+    (select count(*) from (select from work.unplaced_chunk u where u."row" = r."row" limit %(n)s) u) as unseated,
     (
         select count(*) from (
             select from work.component c
@@ -300,6 +300,6 @@ select
             where c.type = 'index-server' and c."row" = r."row"
             limit %(n)s
         ) w
-    )
+    ) as wanted
 from work.settings h
 cross join generate_series(1, h."rows") as r ("row");

@@ -37,10 +37,10 @@ async def group(
     check(name, delay)
     if hosts:
         await store.add_group.run(conn, name=name)
-    moved = await store.move_hosts.tuples(conn, group=name, names=list(hosts))
+    moved = await store.move_hosts.column(conn, group=name, names=list(hosts))
     if not await store.set_group.tuples(conn, name=name, delay=delay, names=list(hosts)):
         raise NotFound(f"There is no group {name!r}.", hint=f"usher hosts group {name} HOST...")
-    return [host for (host,) in moved]
+    return moved
 
 
 def check(name: str, delay: timedelta | None) -> None:
@@ -52,8 +52,7 @@ def check(name: str, delay: timedelta | None) -> None:
 
 async def ungroup(conn: Connection, hosts: Sequence[str]) -> list[str]:
     """Take hosts out of their groups; returns those that are registered."""
-    moved = await store.move_hosts.tuples(conn, group=None, names=list(hosts))
-    return [host for (host,) in moved]
+    return await store.move_hosts.column(conn, group=None, names=list(hosts))
 
 
 async def groups(conn: Connection, *, after: str = "", n: int = 100) -> list[PolitenessGroup]:

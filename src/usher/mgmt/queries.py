@@ -11,7 +11,7 @@ from usher.db.statements import load_statements
 from usher.errors import NotFound
 from usher.mgmt import chunks
 from usher.mgmt.chunks import Chunk
-from usher.urls import Scheme, Url
+from usher.urls import url_text
 
 store = load_statements(__file__)
 Stage = Literal[
@@ -132,13 +132,13 @@ async def show_chunk(conn: Connection, id_: int) -> ChunkDetails:
         raise NotFound(f"There is no chunk {id_}.", hint="usher chunks list")
     placed = await store.placements.rows(conn, ChunkPlacement, chunk=id_)
     pages = [
-        ChunkPage(page, str(Url(Scheme(scheme), host, path)), state)
+        ChunkPage(page, url_text(scheme, host, path), state)
         for page, scheme, host, path, state in await store.pages.tuples(
             conn, chunk=id_, n=MAX_PAGES_SHOWN
         )
     ]
-    made_of = [source for (source,) in await store.chunk_sources.tuples(conn, chunk=id_)]
-    merged_into = [other for (other,) in await store.merged_into.tuples(conn, chunk=id_)]
+    made_of = await store.chunk_sources.column(conn, chunk=id_)
+    merged_into = await store.merged_into.column(conn, chunk=id_)
     return ChunkDetails(chunk, placed, pages, made_of, merged_into)
 
 
@@ -190,8 +190,7 @@ async def query_day_terms(
 
 async def queries(conn: Connection, *, since: datetime) -> QueryTimes:
     """The times of the queries since then."""
-    [times] = await store.queries.rows(conn, QueryTimes, since=since, most=MAX_QUERIES)
-    return times
+    return await store.queries.only(conn, QueryTimes, since=since, most=MAX_QUERIES)
 
 
 async def terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTermTimes]:

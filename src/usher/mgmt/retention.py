@@ -9,7 +9,6 @@ from typing import Final
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
-from usher.settings import Settings
 
 store = load_statements(__file__)
 ROWS_PER_ROUND: Final = 5_000
@@ -33,17 +32,11 @@ class PrunedCounts:
     queries: int
 
 
-def retention_of(settings: Settings) -> Retention:
-    return Retention(timedelta(days=settings.event_days), timedelta(days=settings.query_days))
-
-
 async def prune(conn: Connection, *, now: datetime, retention: Retention) -> PrunedCounts:
     """Delete what is older than the retention, up to ROWS_PER_ROUND of each kind; whole days of queries only."""
-    [(events,)] = await store.prune_events.tuples(
-        conn, before=now - retention.events, n=ROWS_PER_ROUND
-    )
+    events = await store.prune_events.value(conn, before=now - retention.events, n=ROWS_PER_ROUND)
     midnight = datetime.combine((now - retention.queries).astimezone(UTC), time(), UTC)
-    [(queries,)] = await store.sum_up_queries.tuples(conn, before=midnight, n=ROWS_PER_ROUND)
+    queries = await store.sum_up_queries.value(conn, before=midnight, n=ROWS_PER_ROUND)
     if queries and queries < ROWS_PER_ROUND:  # the days are complete
         await store.trim_terms.run(conn, n=TERMS_PER_DAY)
         await store.prune_days.run(conn, before=(now - QUERY_DAYS_KEPT).date())

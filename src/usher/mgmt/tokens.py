@@ -149,14 +149,12 @@ async def revoke(conn: Connection, name: str, *, now: datetime) -> bool:
 
 async def any_good(conn: Connection) -> bool:
     """Whether there is a token that lets a caller in."""
-    [(answer,)] = await store.any_good.tuples(conn)
-    return bool(answer)
+    return bool(await store.any_good.value(conn))
 
 
 async def bind_once(conn: Connection, id_: int, address: str) -> str:
     """Give a token this address if it has none; returns the address that counts."""
-    [(bound,)] = await store.bind_once.tuples(conn, id=id_, address=address)
-    return str(bound)
+    return str(await store.bind_once.value(conn, id=id_, address=address))
 
 
 async def move(conn: Connection, name: str, address: str) -> str:

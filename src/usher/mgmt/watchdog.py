@@ -7,11 +7,11 @@ import asyncio
 import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from usher.background import wait_up_to
 from usher.db.areas import Area, open_areas
 from usher.db.clock import DatabaseClock
 from usher.db.pool import CONFLICT_ERRORS, Connection, stay_connected
@@ -87,7 +87,7 @@ class Watchdog:
         tick: float = TICK_SECONDS,
         timeout: float = PING_TIMEOUT_SECONDS,
         silence: float = MAX_SILENCE_SECONDS,
-        limits: HealthLimits = placements.DEFAULT_LIMITS,
+        limits: HealthLimits = health.DEFAULT_LIMITS,
         retention: Retention = DEFAULT_RETENTION,
     ) -> None:
         self.dsn = dsn
@@ -123,9 +123,7 @@ class Watchdog:
             start = loop.time()
             if self.leading or await self.lead(conn):
                 await self.timed_round(conn)
-            with suppress(TimeoutError):
-                pause = max(self.tick / 10, self.tick - (loop.time() - start))
-                await asyncio.wait_for(stop.wait(), pause)
+            await wait_up_to(max(self.tick / 10, self.tick - (loop.time() - start)), stop)
 
     async def lead(self, conn: Connection) -> bool:
         """Try to become the leader for as long as the connection lives."""
@@ -368,7 +366,7 @@ async def watch(
                 call=timedelta(seconds=max(CALL_SECONDS, tick)),
                 lease=timedelta(seconds=settings.chunk_lease),
             )
-            keep = retention.retention_of(settings)
-            dog = Watchdog(dsn, role=role, tick=tick, limits=limits, retention=keep)
-            await dog.run(stop)
+            days = timedelta(days=1)
+            keep = Retention(settings.event_days * days, settings.query_days * days)
+            await Watchdog(dsn, role=role, tick=tick, limits=limits, retention=keep).run(stop)
     log.info("stopped")

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from pathlib import Path
 from shlex import quote
 from typing import Final
 
 from usher import durations
-from usher.db.clock import SKEW_LIMIT, describe_skew
+from usher.observe.causes import THIS_MACHINE, SystemCause, clock_cause, disk_cause_of
 from usher.observe.stages import MAX_COUNTED, JobTypeCounts, QueueStatus, WorkStatus
 
 MAX_WAIT: Final = timedelta(minutes=5)  # before a stage with workers counts as slow
@@ -17,8 +18,21 @@ MAX_JOB_DELAY: Final = timedelta(minutes=1)  # before a job or task that is due 
 MAX_ROUND_AGE: Final = timedelta(minutes=2)
 MAX_NAMED_ROWS: Final = 3
 MAX_CLOSED_PAGES: Final = 1_000  # counted per closed host
-GIGABYTE: Final = 1024**3
-LOW_DISK_BYTES: Final = GIGABYTE // 2
+DISK_STEP: Final = "Free some space there, or move its data directory to a larger disk."
+# Problems that follow from the fact that nothing runs.
+NOT_RUNNING_KINDS: Final = frozenset(
+    {
+        "no_watchdog",
+        "no_crawler",
+        "no_builder",
+        "crawlers_behind",
+        "builders_behind",
+        "hosts_rest",
+        "row_empty",
+        "rows_behind",
+        "component_fails",
+    }
+)
 WORKER_COMMANDS: Final = {
     "crawler": ("crawler", "usher crawler"),
     "index-builder": ("builder", "usher builder"),
@@ -31,7 +45,8 @@ class SystemState:
 
     behind: Mapping[str, int] = field(default_factory=dict)  # schema → missing migrations
     ahead: Sequence[str] = ()
-    free: int | None = None  # bytes
+    free: int | None = None  # bytes on the disk of `data`
+    data: Path = Path()
     clock_skew_seconds: float = 0.0  # positive: this machine is ahead of the database
 
 
@@ -47,12 +62,39 @@ class Blocker:
 def find_blockers(
     system: SystemState, work: WorkStatus | None, queue: QueueStatus | None, now: datetime
 ) -> list[Blocker]:
-    """All problems; an area that could not be read is None."""
-    return [
-        *system_blockers(system),
-        *(work_blockers(work, now) if work else ()),
-        *(queue_blockers(queue, now) if queue else ()),
+    """All problems; an area that could not be read is None. If nothing runs, that is the cause of many of them."""
+    of_work = list(work_blockers(work, now)) if work else []
+    of_queue = list(queue_blockers(queue, now)) if queue else []
+    if work and not is_running(work, queue):
+        rest = [blocker for blocker in of_work if blocker.kind not in NOT_RUNNING_KINDS]
+        return [*system_blockers(system), *not_running_blockers(work, of_queue), *rest]
+    return [*system_blockers(system), *of_work, *of_queue]
+
+
+def is_running(work: WorkStatus, queue: QueueStatus | None) -> bool:
+    """Whether any part of Usher runs that leaves a sign in the database; MGMT alone does not."""
+    return work.running or (
+        queue is not None and (queue.scheduled or any(jobs.running for jobs in queue.types))
+    )
+
+
+def not_running_blockers(work: WorkStatus, jobs: Sequence[Blocker]) -> Iterator[Blocker]:
+    """Nothing runs: a problem if work waits, or if the components did not stop in order."""
+    waiting = [
+        counted(number, noun)
+        for number, noun in (
+            (work.pages.waiting, "page"),
+            (work.chunks.to_build + work.chunks.to_load, "chunk"),
+        )
+        if number
     ]
+    waiting += ["jobs"] if jobs else []
+    if waiting:
+        words = f"Usher is not running. Waiting: {', '.join(waiting)}."
+        yield Blocker("not_running", words, "usher up")
+    elif not work.stopped:
+        words = "Usher is not running. Its components did not stop in order."
+        yield Blocker("not_running", words, "usher up")
 
 
 def system_blockers(system: SystemState) -> Iterator[Blocker]:
@@ -62,16 +104,14 @@ def system_blockers(system: SystemState) -> Iterator[Blocker]:
     for schema in system.ahead:
         words = f"Another version of Usher created the schema {schema}."
         yield Blocker("schema_ahead", words, "usher db status")
-    if system.free is not None and system.free < LOW_DISK_BYTES:
-        words = f"The disk is nearly full: {system.free / GIGABYTE:.2f} GB are free for data."
-        yield Blocker("disk", words, "usher doctor")
-    yield from clock_blockers("this machine", system.clock_skew_seconds)
+    if system.free is not None:
+        yield from cause_blockers(disk_cause_of(system.free, system.data))
+    yield from cause_blockers(clock_cause(THIS_MACHINE, system.clock_skew_seconds))
 
 
-def clock_blockers(machine: str, seconds: float) -> Iterator[Blocker]:
-    if abs(seconds) > SKEW_LIMIT.total_seconds():
-        words = f"The clock of {machine} is {describe_skew(seconds)} the database's: run NTP there."
-        yield Blocker("clock_skew", words, "usher doctor")
+def cause_blockers(cause: SystemCause | None) -> Iterator[Blocker]:
+    if cause is not None:
+        yield Blocker(cause.kind, cause.words, cause.next_step)
 
 
 def work_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
@@ -106,13 +146,14 @@ def watchdog_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
             "may be down. The watchdog takes no action."
         )
         yield Blocker("all_silent", words, "usher components list")
-    yield from clock_blockers(f"the watchdog's machine {last.machine}", last.clock_skew_seconds)
+    machine = f"the watchdog's machine {last.machine}"
+    yield from cause_blockers(clock_cause(machine, last.clock_skew_seconds))
 
 
 def disk_blockers(work: WorkStatus) -> Iterator[Blocker]:
     for component in work.full_disks:
         words = f"The {component.type} {component.host} accepts no more work. {component.reason}"
-        yield Blocker("disk_full", words, f"usher components show {quote(component.host)}")
+        yield Blocker("disk_full", words, DISK_STEP)
 
 
 def restore_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:

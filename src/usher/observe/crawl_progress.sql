@@ -3,10 +3,11 @@
 select
     count(*) filter (where state = 'pending') as waiting,
     count(*) filter (where state = 'crawling') as crawling,
-    count(*) filter (where state = 'crawled') as crawled,
+    count(*) filter (where state = 'crawled' and work.page_result(g) <> 'blocked') as crawled,
+    count(*) filter (where state = 'crawled' and work.page_result(g) = 'blocked') as blocked,
     count(*) filter (where state = 'error') as failed,
     count(indexed_in) as indexed
-from work.guestbook
+from work.guestbook g
 where domain64 = any(%(hosts)s);
 
 -- name: full_disk
@@ -37,3 +38,40 @@ where exists (
     select from (select domain64 from work.guestbook where chunk_id = p.id offset 0) g
     where g.domain64 = any(%(hosts)s)
 );
+
+-- name: page_problems
+-- Why pages of these hosts failed or were blocked by robots.txt, the most common reason first, each with its first page.
+select kind.reason, kind.pages, page.scheme, h.name, page.path
+from (
+    select
+        case when g.state = 'error' then coalesce(g.reason, 'HTTP ' || g.status, 'no response')
+            else 'blocked by ' || g.reason end as reason,
+        count(*) as pages, min(g.id) as first
+    from work.guestbook g
+    where g.domain64 = any(%(hosts)s)
+        and (g.state = 'error' or (g.state = 'crawled' and work.page_result(g) = 'blocked'))
+    group by 1
+    order by 2 desc, 1
+    limit %(n)s
+) kind
+join work.guestbook page on page.id = kind.first
+join work.hosts h on h.domain64 = page.domain64
+order by kind.pages desc, kind.reason;
+
+-- name: paces
+-- Hosts that are being crawled, with the pause between two requests and what sets it, the slowest first.
+select
+    h.name as host, greatest(own.delay, p.crawl_delay) as delay,
+    case
+        when p.crawl_delay > own.delay then 'group'
+        when h.crawl_delay is not null then 'host'
+        when h.robots_delay > s.crawl_delay then 'robots'
+        else 'settings'
+    end as set_by
+from work.hosts h
+cross join work.settings s
+cross join lateral (select work.effective_crawl_delay(h.crawl_delay, h.robots_delay, s.crawl_delay) as delay) own
+left join work.politeness_group p on p.id = h.politeness_group_id
+where h.domain64 = any(%(hosts)s) and h.crawl_started is not null
+order by 2 desc, 1
+limit 100;

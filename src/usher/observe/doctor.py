@@ -5,7 +5,6 @@ is only read.
 """
 
 import os
-import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,32 +13,47 @@ import psycopg
 
 from usher import __version__
 from usher.db.areas import AreaDatabases, configured_dsns, open_areas
-from usher.db.clock import SKEW_LIMIT, DatabaseClock, describe_skew
+from usher.db.clock import DatabaseClock
 from usher.db.embedded import binaries
 from usher.db.pool import Connection, connect
 from usher.errors import UsherError
+from usher.observe.causes import (
+    GIGABYTE,
+    THIS_MACHINE,
+    clock_cause,
+    database_cause,
+    disk_cause,
+    disk_step,
+    free_bytes,
+)
 from usher.schema import migrate, roles
 from usher.schema.state import schema_state
 from usher.security_checks import Check, security_checks
 from usher.settings import LoadedSettings, Settings, mask_password
 
-GIGABYTE = 1024**3
-LOW_DISK_BYTES, MIN_DISK_BYTES = 5 * GIGABYTE, GIGABYTE // 2
+LOW_DISK_BYTES = 5 * GIGABYTE
 
 
 def failed_check(name: str, error: UsherError) -> Check:
     return Check(name, "bad", error.message, error.hint)
 
 
+def database_failure(error: UsherError, settings: Settings) -> Check:
+    cause = database_cause(error, settings)
+    return Check("database", "bad", cause.words, cause.next_step)
+
+
 async def run_checks(loaded: LoadedSettings) -> list[Check]:
     settings, checks = loaded.settings, [version_check()]
     if not all(configured_dsns(settings).values()):
-        checks += [postgres_check(settings), disk_check(settings.data)]
+        checks.append(postgres_check(settings))
+    if not all(configured_dsns(settings).values()) or disk_cause(settings.data):
+        checks.append(disk_check(settings.data))
     try:
         with open_areas(settings) as areas:
             checks += [check async for check in database_checks(areas, settings)]
     except UsherError as error:
-        checks.append(failed_check("database", error))
+        checks.append(database_failure(error, settings))
     return [*checks, *security_checks(loaded, os.environ)]
 
 
@@ -63,17 +77,17 @@ def disk_check(data: Path) -> Check:
     directory = data.absolute()
     while not directory.exists():
         directory = directory.parent
-    free = shutil.disk_usage(directory).free
+    free = free_bytes(data)
     detail = f"{data}, {free / GIGABYTE:.1f} GB free"
     if not os.access(directory, os.W_OK):
         return Check(
             "data", "bad", f"{data} is not writable.", "Choose another directory with --data."
         )
-    if free < MIN_DISK_BYTES:
-        return Check(
-            "data", "bad", detail, "Free some space, or choose another directory with --data."
-        )
-    return Check("data", "warning" if free < LOW_DISK_BYTES else "good", detail)
+    if cause := disk_cause(data):
+        return Check("data", "bad", cause.words, cause.next_step)
+    if free < LOW_DISK_BYTES:
+        return Check("data", "warning", detail, disk_step(data))
+    return Check("data", "good", detail)
 
 
 async def database_checks(areas: AreaDatabases, settings: Settings) -> AsyncIterator[Check]:
@@ -88,7 +102,7 @@ async def database_checks(areas: AreaDatabases, settings: Settings) -> AsyncIter
                 yield await schema_check(conn, schemas)
                 yield await role_check(conn)
         except UsherError as error:
-            yield failed_check("database", error)
+            yield database_failure(error, settings)
         except psycopg.errors.InsufficientPrivilege as error:
             detail = f"this user may not read everything: {error.diag.message_primary}"
             yield Check("schema", "warning", detail, "Run doctor as the owner of the schemas.")
@@ -108,9 +122,8 @@ async def clock_check(conn: Connection) -> Check:
     database = DatabaseClock()
     await database.sync(conn)
     seconds = database.skew.total_seconds()
-    if abs(database.skew) > SKEW_LIMIT:
-        detail = f"{describe_skew(seconds)} the database's"
-        return Check("clock", "warning", detail, "Run NTP on both machines.")
+    if cause := clock_cause(THIS_MACHINE, seconds):
+        return Check("clock", "warning", cause.words, cause.next_step)
     return Check("clock", "good", f"within {max(abs(seconds), 0.001):.3f} s of the database's")
 
 

@@ -110,17 +110,6 @@ class UrlExplanation:
         return bool(self.private) or (self.url is not None and is_private_host(self.url.host))
 
 
-@dataclass(frozen=True, slots=True)
-class UrlRecord:
-    """What the door's tables contain for a URL."""
-
-    host: HostDetails | None
-    filters: tuple[Filter, ...]
-    kept: str | FilterRefusal
-    page: GuestbookRow | None
-    private: tuple[GrantedAccess, ...] = ()
-
-
 async def explain(
     doorkeeper: Doorkeeper, given: str, *, now: datetime, reader: Database | None = None
 ) -> UrlExplanation:
@@ -131,21 +120,8 @@ async def explain(
         words = f"It cannot be admitted: {url.detail}"
         return UrlExplanation(given, now, would, refused=url, finding=Searchability(words))
     async with doorkeeper.db.transaction() as conn:
-        record = await read_record(conn, url)
-    would = await door_answers(doorkeeper, given, record, now)
-    kept, filtered = (record.kept, None) if isinstance(record.kept, str) else (None, record.kept)
-    explanation = UrlExplanation(
-        given,
-        now,
-        would,
-        url=url,
-        host=record.host,
-        filters=record.filters,
-        path=kept,
-        filtered=filtered,
-        page=record.page,
-        private=record.private,
-    )
+        explanation = await read_door(conn, UrlExplanation(given, now, (), url=url), url)
+    explanation = replace(explanation, would=await door_answers(doorkeeper, explanation))
     return explanation if reader is None else await add_crawl_history(reader, explanation, url)
 
 
@@ -200,7 +176,8 @@ def not_in_guestbook(explanation: UrlExplanation, url: Url) -> Searchability:
     )
 
 
-async def read_record(conn: Connection, url: Url) -> UrlRecord:
+async def read_door(conn: Connection, explanation: UrlExplanation, url: Url) -> UrlExplanation:
+    """Add what the door's tables contain for a URL."""
     defaults = await hosts.door_settings(conn)
     host = await admin.show_host(conn, name=url.host)
     active = tuple(filters.combine(defaults.filters, host.filters if host else []))
@@ -208,12 +185,19 @@ async def read_record(conn: Connection, url: Url) -> UrlRecord:
     page = None
     if host and isinstance(kept, str):
         page = await guestbook.page(conn, domain64=host.domain64, path=kept)
-    private = await private_access.of_host(conn, url.host)
-    return UrlRecord(host, active, kept, page, tuple(private))
+    return replace(
+        explanation,
+        host=host,
+        filters=active,
+        path=kept if isinstance(kept, str) else None,
+        filtered=None if isinstance(kept, str) else kept,
+        page=page,
+        private=tuple(await private_access.of_host(conn, url.host)),
+    )
 
 
 async def door_answers(
-    doorkeeper: Doorkeeper, given: str, record: UrlRecord, now: datetime
+    doorkeeper: Doorkeeper, explanation: UrlExplanation
 ) -> tuple[DoorAnswer, ...]:
     """The door's answers to all kinds of knock.
 
@@ -221,27 +205,31 @@ async def door_answers(
     answer comes from the rules; a property test proves that they agree. A full host refuses only single knocks.
     """
     singles = [
-        await dry_knock(doorkeeper, given, Knock("single", hall_pass), now)
+        await dry_knock(doorkeeper, explanation, Knock("single", hall_pass))
         for hall_pass in (False, True)
     ]
     first = singles[0]
     if first.row is None and first.reason is not Reason.HOST_FULL:
         return same_answers(first.reason, first.detail)
-    fulls = [full_knock_answer(record, now, hall_pass=hall_pass) for hall_pass in (False, True)]
+    fulls = [full_knock_answer(explanation, hall_pass=hall_pass) for hall_pass in (False, True)]
     return (*singles, *fulls)
 
 
-async def dry_knock(doorkeeper: Doorkeeper, given: str, knock: Knock, now: datetime) -> DoorAnswer:
-    batch = await doorkeeper.knock([given], knock=knock, dry_run=True, now=now)
+async def dry_knock(
+    doorkeeper: Doorkeeper, explanation: UrlExplanation, knock: Knock
+) -> DoorAnswer:
+    batch = await doorkeeper.knock(
+        [explanation.given], knock=knock, dry_run=True, now=explanation.now
+    )
     (answer,) = batch.answers
     return DoorAnswer(knock.kind, knock.hall_pass, answer.reason, answer.detail)
 
 
-def full_knock_answer(record: UrlRecord, now: datetime, *, hall_pass: bool) -> DoorAnswer:
+def full_knock_answer(explanation: UrlExplanation, *, hall_pass: bool) -> DoorAnswer:
     """The answer to a full knock; an unregistered host is due at once."""
-    host = record.host
-    is_due = host is None or host.crawl_started is not None or host.next_fetch <= now
-    is_waiting = record.page is not None and record.page.state in WAITING_STATES
+    host, page = explanation.host, explanation.page
+    is_due = host is None or host.crawl_started is not None or host.next_fetch <= explanation.now
+    is_waiting = page is not None and page.state in WAITING_STATES
     reason = judge_full(is_waiting=is_waiting, hall_pass=hall_pass, is_host_due=is_due)
     return DoorAnswer("full", hall_pass, reason)
 

@@ -18,7 +18,7 @@ from usher.mgmt.page_history import MAX_WORKER_SILENCE
 from usher.mgmt.placements import RowShortage
 from usher.mgmt.watchdog import WatchdogRound
 from usher.queue import scheduler
-from usher.urls import Scheme, Url
+from usher.urls import url_text
 
 store = load_statements(__file__)
 MAX_COUNTED: Final = 10_000
@@ -133,6 +133,7 @@ class ComponentGroup:
     health: str
     silent: bool
     number: int
+    stopped: bool = False  # they stopped in order
 
     @property
     def well(self) -> bool:
@@ -174,6 +175,16 @@ class ForeignPageSource:
 
 
 @dataclass(frozen=True, slots=True)
+class CrashedProcess:
+    """A process of `usher up` or `usher crawl` that crashed recently and was restarted."""
+
+    process: str
+    number: int
+    last: datetime
+    reason: str  # of the last crash, with its log
+
+
+@dataclass(frozen=True, slots=True)
 class FullDiskComponent:
     """A component that stopped because its disk is full."""
 
@@ -199,6 +210,17 @@ class WorkStatus:
     poisoned: Sequence[ForeignPageSource] = ()
     unrestored: UnrestoredState | None = None
     full_disks: Sequence[FullDiskComponent] = ()
+    crashes: Sequence[CrashedProcess] = ()
+
+    @property
+    def running(self) -> bool:
+        """Whether a watchdog or any component runs."""
+        return self.watched or any(crew.well for crew in self.crews)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing runs, and every component stopped in order."""
+        return not self.running and all(crew.stopped for crew in self.crews)
 
     def working(self, type_: str) -> int:
         """The number of components of a type that accept work."""
@@ -243,17 +265,15 @@ class QueueStatus:
 async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
     await store.prefer_indexes.tuples(conn)
     quiet, n = now - MAX_WORKER_SILENCE, 2 * MAX_NAMED
-    [chunks] = await store.chunks.rows(conn, ChunkCounts, most=MAX_COUNTED)
-    [last_hour] = await store.last_hour.rows(conn, LastHour, since=now - HOUR, most=MAX_COUNTED)
     return WorkStatus(
         await read_pages(conn, now),
         await read_hosts(conn, now),
-        chunks,
+        await store.chunks.only(conn, ChunkCounts, most=MAX_COUNTED),
         await placements.row_shortages(conn),
         await read_outdated_copies(conn),
         await store.component_groups.rows(conn, ComponentGroup, quiet=quiet),
         await store.failing.rows(conn, FailingComponent, quiet=quiet, lately=now - RECENT, n=n),
-        last_hour,
+        await store.last_hour.only(conn, LastHour, since=now - HOUR, most=MAX_COUNTED),
         await has_leader(conn, watchdog.WATCHDOG_LOCK),
         await watchdog.last_round(conn),
         await store.suspects.rows(
@@ -261,6 +281,9 @@ async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
         ),
         await incarnation.unrestored(conn),
         await store.full_disks.rows(conn, FullDiskComponent, prefix=f"{DISK_FULL}%", n=n),
+        await store.crashes.rows(
+            conn, CrashedProcess, lately=now - RECENT, most=MAX_COUNTED, n=MAX_NAMED
+        ),
     )
 
 
@@ -274,15 +297,13 @@ async def read_pages(conn: Connection, now: datetime) -> GuestbookCounts:
     for since, host, scheme, path in await store.next_page.tuples(
         conn, now=now, hosts=MAX_HOSTS_SEARCHED
     ):
-        url = str(Url(Scheme(scheme), host, path))
-        return replace(pages, oldest=since, oldest_url=url)
+        return replace(pages, oldest=since, oldest_url=url_text(scheme, host, path))
     return pages
 
 
 async def read_hosts(conn: Connection, now: datetime) -> HostCounts:
-    [counts] = await store.hosts.rows(conn, HostCounts, now=now, most=MAX_COUNTED)
     return replace(
-        counts,
+        await store.hosts.only(conn, HostCounts, now=now, most=MAX_COUNTED),
         longest=await store.resting.rows(conn, RestingHost, now=now, most=MAX_COUNTED, n=MAX_NAMED),
         shut=await store.closed_hosts.rows(conn, ClosedHost, most=MAX_COUNTED, n=MAX_NAMED),
     )
@@ -309,5 +330,4 @@ async def read_queue(conn: Connection, *, now: datetime) -> QueueStatus:
 
 
 async def has_leader(conn: Connection, lock: int) -> bool:
-    [(locked,)] = await store.has_leader.tuples(conn, lock=lock)
-    return bool(locked)
+    return bool(await store.has_leader.value(conn, lock=lock))

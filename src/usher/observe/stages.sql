@@ -169,10 +169,10 @@ order by s.pages desc, h.name;
 select
     type, "row", state, health,
     coalesce(seen_at, registered_at) < %(quiet)s or (state = 'waiting' and state_reason like 'stopped%%') as silent,
-    count(*) as number
+    count(*) as number, state = 'waiting' and state_reason like 'stopped%%' as stopped
 from work.component
-group by 1, 2, 3, 4, 5
-order by 1, 2, 3, 4, 5;
+group by 1, 2, 3, 4, 5, 7
+order by 1, 2, 3, 4, 5, 7;
 
 -- name: failing
 -- Unhealthy components that have needed chunks, and others that became unhealthy recently, with time and reason.
@@ -228,6 +228,22 @@ from (
 ) e
 join work.component c on c.id = e.component_id
 order by e.at desc, c.host
+limit %(n)s;
+
+-- name: crashes
+-- Processes of `usher up` and `usher crawl` that crashed since a time: how often, when last, and the reason with the log.
+select
+    e.before as process, count(*) as number, max(e.at) as last,
+    (array_agg(e.reason order by e.at desc, e.id desc))[1] as reason
+from (
+    select id, at, before, reason from work.event
+    where kind = 'crashed' and at >= %(lately)s
+    order by at desc
+    limit %(most)s
+) e
+where e.before is not null
+group by e.before
+order by last desc, process
 limit %(n)s;
 
 -- name: full_disks

@@ -70,9 +70,9 @@ async def retry_jobs(conn: Connection, ids: Sequence[int], *, now: datetime) -> 
     unique_ids = list(dict.fromkeys(ids))
     results = {
         id_: RetryResult(id_, "pending", id_)
-        for (id_,) in await store.retry_jobs.tuples(conn, ids=unique_ids, now=now)
+        for id_ in await store.retry_jobs.column(conn, ids=unique_ids, now=now)
     }
-    for (id_,) in await store.live_jobs.tuples(conn, ids=unique_ids):
+    for id_ in await store.live_jobs.column(conn, ids=unique_ids):
         results.setdefault(id_, RetryResult(id_, "live", id_))
     ended_jobs = await load_ended_jobs(conn, [id_ for id_ in unique_ids if id_ not in results])
     for id_, repeat in (await enqueue_again(conn, ended_jobs, now=now)).items():
@@ -236,7 +236,7 @@ async def pause_resource(conn: Connection, name: str) -> ResourceStatus:
 
 async def resume_resource(conn: Connection, name: str, *, now: datetime) -> ResourceStatus:
     """Start jobs of a resource again."""
-    ids = [id_ for (id_,) in await store.resume_resource.tuples(conn, name=name)]
+    ids = await store.resume_resource.column(conn, name=name)
     await store.wake.tuples(conn, ids=ids, now=now)
     return await show_resource(conn, name)
 
@@ -252,7 +252,7 @@ async def pause_type(conn: Connection, type_: str, *, reason: str, now: datetime
     """Let no manager claim jobs of a type; running jobs finish."""
     if not JOB_TYPE.fullmatch(type_):
         raise BadInput(f"{type_[:80]!a} names no type of job.", hint="usher jobs list --summary")
-    [(since,)] = await store.pause_type.tuples(conn, type=type_, reason=reason, now=now)
+    [since] = await store.pause_type.column(conn, type=type_, reason=reason, now=now)
     return PausedType(type_, reason, since)
 
 

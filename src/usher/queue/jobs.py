@@ -206,7 +206,7 @@ async def claim(
 
 async def next_due(conn: Connection, type_: str, host: str) -> datetime | None:
     """Return when the next job of the type is due here, which may be in the past; None if there is none."""
-    [(due,)] = await store.next_due.tuples(conn, type=type_, host=host)
+    [due] = await store.next_due.column(conn, type=type_, host=host)
     return due if isinstance(due, datetime) else None
 
 
@@ -216,7 +216,7 @@ async def settle(conn: Connection, ends: Sequence[SettledRun], *, now: datetime)
         async with conn.transaction():
             stored = await store_results(conn, ends, now=now)
             return await settle(conn, stored, now=now)
-    lost = await store.settle.tuples(
+    lost = await store.settle.column(
         conn,
         ids=array(end.id for end in ends),
         claims=array(end.claim for end in ends),
@@ -229,7 +229,7 @@ async def settle(conn: Connection, ends: Sequence[SettledRun], *, now: datetime)
         retries=array(end.retry_at for end in ends),
         now=now,
     )
-    return {end.id for end in ends} - {id_ for (id_,) in lost}
+    return {end.id for end in ends}.difference(lost)
 
 
 async def store_results(
@@ -270,8 +270,7 @@ async def give_back(
     conn: Connection, runs: Sequence[tuple[int, UUID]], *, now: datetime
 ) -> set[int]:
     """Return jobs that were claimed and not run, without counting an attempt; return their ids."""
-    returned = await store.give_back.tuples(conn, **claim_arrays(runs), now=now)
-    return {id_ for (id_,) in returned}
+    return set(await store.give_back.column(conn, **claim_arrays(runs), now=now))
 
 
 async def extend(
@@ -283,7 +282,7 @@ async def extend(
 
 async def cancelled(conn: Connection, runs: Sequence[tuple[int, UUID]]) -> set[int]:
     """Return those of these runs that are to be stopped."""
-    return {id_ for (id_,) in await store.cancelled.tuples(conn, **claim_arrays(runs))}
+    return set(await store.cancelled.column(conn, **claim_arrays(runs)))
 
 
 def claim_arrays(runs: Sequence[tuple[int, UUID]]) -> dict[str, list[object]]:
@@ -325,7 +324,7 @@ async def report_progress(
 
 async def waiting_types(conn: Connection) -> list[str]:
     """Return the types that have a pending job."""
-    return [name for (name,) in await store.waiting_types.tuples(conn)]
+    return await store.waiting_types.column(conn)
 
 
 async def cancel(

@@ -50,6 +50,11 @@ class ListedJob:
     cancel: bool
     completed: bool
 
+    @property
+    def run_position(self) -> str:
+        """The position of a run in the log, which may contain a job several times."""
+        return f"{self.id}@{self.end:%Y-%m-%dT%H:%M:%S.%f}"
+
 
 @dataclass(frozen=True, slots=True)
 class StoredJob(ListedJob):
@@ -93,7 +98,7 @@ async def list_jobs(
 
 async def end_time(conn: Connection, id_: int) -> datetime:
     """Return when a job ended; NotFound if it is not in the log."""
-    [(end,)] = await store.end_time.tuples(conn, id=id_)
+    [end] = await store.end_time.column(conn, id=id_)
     if not isinstance(end, datetime):
         raise NotFound(f"No job {id_} is in the log.", hint="usher jobs log")
     return end
@@ -159,7 +164,7 @@ async def show_job(conn: Connection, id_: int, *, attempt: int | None = None) ->
         await store.wrote.rows(conn, WrittenRow, id=id_, limit=MAX_SHOWN_ATTEMPTS),
         await show_result(conn, id_),
         await list_needs(conn, id_),
-        [job_id for (job_id,) in await store.needed_by.tuples(conn, id=id_, limit=MAX_SHOWN_NEEDS)],
+        await store.needed_by.column(conn, id=id_, limit=MAX_SHOWN_NEEDS),
     )
 
 

@@ -124,6 +124,6 @@ async def list_resources(
 
 async def log_retention(conn: Connection) -> timedelta:
     """Return how long the log is kept."""
-    [(retention,)] = await store.log_retention.tuples(conn)
+    [retention] = await store.log_retention.column(conn)
     assert isinstance(retention, timedelta)  # noqa: S101 - the column's type
     return retention

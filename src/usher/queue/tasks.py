@@ -71,7 +71,7 @@ async def add_task(conn: Connection, task: TaskSpec, *, now: datetime) -> int:
 
 async def park_tasks(conn: Connection, *, n: int, now: datetime) -> int:
     """Park due tasks whose job is still live until that job ends; return how many."""
-    [(parked,)] = await store.park_tasks.tuples(conn, n=n, now=now)
+    [parked] = await store.park_tasks.column(conn, n=n, now=now)
     return int(parked)
 
 
@@ -95,18 +95,18 @@ async def requeue_failed_jobs(conn: Connection, *, n: int, now: datetime) -> int
 
 async def requeue_lost_jobs(conn: Connection, *, n: int, now: datetime) -> list[int]:
     """Take back jobs whose lease has expired; return their ids."""
-    return [id_ for (id_,) in await store.requeue_lost_jobs.tuples(conn, n=n, now=now)]
+    return await store.requeue_lost_jobs.column(conn, n=n, now=now)
 
 
 async def repair_resources(conn: Connection, *, now: datetime) -> int:
     """Correct the counts of resources that were changed by hand; return how many were wrong."""
-    [(repaired,)] = await store.repair_resources.tuples(conn, now=now)
+    [repaired] = await store.repair_resources.column(conn, now=now)
     return int(repaired)
 
 
 async def create_log_partitions(conn: Connection, *, months: int, now: datetime) -> int:
     """Create the partitions of the log for this month and the next ones; return how many were missing."""
-    [(created,)] = await store.create_log_partitions.tuples(conn, months=months, now=now)
+    [created] = await store.create_log_partitions.column(conn, months=months, now=now)
     return int(created)
 
 

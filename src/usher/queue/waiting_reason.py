@@ -109,11 +109,11 @@ async def load_situation(
         users = await store.resource_users.rows(
             conn, ResourceUser, **resource, limit=MAX_NAMED_JOBS
         )
-        [(count,)] = await store.count_before_at_resource.tuples(
+        [count] = await store.count_before_at_resource.column(
             conn, **resource, **turn, host_rule=job.host_rule, limit=MAX_COUNTED_JOBS
         )
         before_at_resource = count if job.held else 0
-    [(before_in_type,)] = await store.count_before_in_type.tuples(
+    [before_in_type] = await store.count_before_in_type.column(
         conn, host=host, now=now, **turn, limit=MAX_COUNTED_JOBS
     )
     since = job.scheduled - IDLE_WARNING

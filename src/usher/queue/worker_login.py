@@ -47,7 +47,7 @@ async def worker_dsn(manager_dsn: str, worker_url: str = "") -> str:
 async def checked_worker_url(worker_url: str) -> str:
     """Return the operator's DSN; BadSetting if it logs in as another user than usher_worker."""
     async with await connect(worker_url) as conn:
-        [(user,)] = await store.login_user.tuples(conn)
+        [user] = await store.login_user.column(conn)
     if user != WORKER:
         raise BadSetting(
             f"worker_url logs in as {user}, so that jobs could do all that {user} may do.",

@@ -43,16 +43,14 @@ async def dump(
         versions: dict[str, str] = {}
         for dsn, here in areas.databases(schemas).items():
             versions |= await dump_database(dsn, here, partial, pg_bin)
-        write_manifest(partial, versions)
+        about = {"usher": __version__, "made": datetime.now(UTC).isoformat(), "schemas": versions}
+        (partial / MANIFEST).write_text(json.dumps(about, indent=2) + "\n")
         partial.rename(target)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    return [DumpedSchema(name, f"{name}.dump", dump_size(target, name)) for name in schemas]
-
-
-def dump_size(directory: Path, schema: str) -> int:
-    return (directory / f"{schema}.dump").stat().st_size
+    files = {schema: target / f"{schema}.dump" for schema in schemas}
+    return [DumpedSchema(name, file.name, file.stat().st_size) for name, file in files.items()]
 
 
 async def dump_database(dsn: str, schemas: list[str], target: Path, pg_bin: str) -> dict[str, str]:
@@ -79,11 +77,6 @@ async def dump_database(dsn: str, schemas: list[str], target: Path, pg_bin: str)
 
 def schema_options(schema: str) -> list[str]:
     return [f"--schema={name}" for name in with_view_schemas(schema)]
-
-
-def write_manifest(target: Path, versions: dict[str, str]) -> None:
-    about = {"usher": __version__, "made": datetime.now(UTC).isoformat(), "schemas": versions}
-    (target / MANIFEST).write_text(json.dumps(about, indent=2) + "\n")
 
 
 def read_manifest(source: Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ it takes a lock.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 
 import psycopg
@@ -106,7 +106,7 @@ async def apply_pending(conn: Connection, schema: str) -> list[SchemaChange]:
         raise unknown_migrations_error(now)
     for version in now.pending:
         migration = migrations(schema)[version]
-        await apply_migration(conn, schema, migration)
+        await run_migration(conn, schema, migration)
         log.info("migrated", schema=schema, version=version, name=migration.name)
     return [
         SchemaChange(schema, version, migrations(schema)[version].name) for version in now.pending
@@ -125,41 +125,19 @@ async def prepare_schema(conn: Connection, schema: str) -> None:
     )
 
 
-async def apply_migration(conn: Connection, schema: str, migration: Migration) -> None:
-    """Apply one migration and record it, in one transaction."""
-    record = sql.SQL("insert into {} values ({})").format(
-        migrations_table(schema), migration.version
-    )
-    await run_migration_script(
-        conn, migration, migration.up, record, in_transaction=migration.up_in_transaction
-    )
-
-
-async def undo_migration(conn: Connection, schema: str, migration: Migration) -> None:
-    record = sql.SQL("delete from {} where version = {}").format(
-        migrations_table(schema), migration.version
-    )
-    await run_migration_script(
-        conn, migration, migration.down, record, in_transaction=migration.down_in_transaction
-    )
-
-
-async def run_migration_script(
-    conn: Connection,
-    migration: Migration,
-    script: str,
-    record: sql.Composed,
-    *,
-    in_transaction: bool,
+async def run_migration(
+    conn: Connection, schema: str, migration: Migration, *, undo: bool = False
 ) -> None:
+    """Apply or undo one migration and record that, in one transaction unless its file says otherwise."""
+    script, in_transaction = migration.up, migration.up_in_transaction
+    record = sql.SQL("insert into {} values ({})")
+    if undo:
+        script, in_transaction = migration.down, migration.down_in_transaction
+        record = sql.SQL("delete from {} where version = {}")
     try:
-        if in_transaction:
-            async with conn.transaction():
-                await conn.execute(script.encode())
-                await conn.execute(record)
-        else:
+        async with conn.transaction() if in_transaction else nullcontext():
             await conn.execute(script.encode())
-            await conn.execute(record)
+            await conn.execute(record.format(migrations_table(schema), migration.version))
     except psycopg.DatabaseError as error:
         raise MigrationFailed(
             f"Migration {migration.version}_{migration.name} failed: {str(error).strip()}",
@@ -176,7 +154,7 @@ async def rollback(areas: AreaDatabases, schema: str, *, count: int = 1) -> list
             raise unknown_migrations_error(now)
         for version in reversed(now.applied[-count:]):
             migration = migrations(schema)[version]
-            await undo_migration(conn, schema, migration)
+            await run_migration(conn, schema, migration, undo=True)
             undone.append(SchemaChange(schema, version, migration.name))
         # Undoing a migration can create older functions again, which PUBLIC may execute.
         await roles.close_to_public(conn, [schema])

@@ -127,7 +127,7 @@ def as_text(conn: Connection, script: Script) -> bytes:
 
 async def lock_tables(conn: Connection, schema: str) -> Script:
     """Lock all tables that are replaced, so that a deadlock with a component comes now and not after hours."""
-    names = [name for (name,) in await store.tables.tuples(conn, schema=schema)]
+    names = await store.tables.column(conn, schema=schema)
     if not names:
         return []
     tables = sql.SQL(", ").join(sql.Identifier(schema, name) for name in names)

@@ -71,7 +71,7 @@ class RoleDifferences:
 
 
 async def missing_roles(conn: Connection) -> tuple[str, ...]:
-    present = {name for (name,) in await store.present_roles.tuples(conn, roles=list(ROLES))}
+    present = set(await store.present_roles.column(conn, roles=list(ROLES)))
     return tuple(role for role in ROLES if role not in present)
 
 
@@ -144,7 +144,7 @@ async def grant(conn: Connection) -> None:
 
 async def close_to_public(conn: Connection, schemas: Iterable[str]) -> None:
     """Revoke execute on all functions of these schemas from PUBLIC, that is from every login of the server."""
-    for (schema,) in await store.present_schemas.tuples(
+    for schema in await store.present_schemas.column(
         conn, schemas=list(with_view_schemas(*schemas))
     ):
         revoke = sql.SQL("revoke execute on all functions in schema {} from public")
@@ -201,8 +201,7 @@ async def privileges(conn: Connection) -> set[Privilege]:
 
 async def worker_password(conn: Connection) -> str:
     """Return the password of usher_worker that all managers of this database share."""
-    [(password,)] = await store.worker_password.tuples(conn)
-    return str(password)
+    return str(await store.worker_password.value(conn))
 
 
 async def set_password(conn: Connection, role: str, password: str | None = None) -> str:

@@ -117,7 +117,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.claim_links(callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[], leases interval[], holds boolean[], at timestamp with time zone) RETURNS TABLE(turn integer, chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamp with time zone, crawl_delay interval, text64 bigint, depth smallint)
+CREATE FUNCTION work.claim_links(callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[], leases interval[], holds boolean[], at timestamp with time zone) RETURNS TABLE(turn integer, chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamp with time zone, crawl_delay interval, text64 bigint, depth smallint, delay_is_set boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -284,7 +284,7 @@ begin
         returning h.domain64, h.name, case
             when h.politeness_group_id is null then t.rest
             else greatest(t.rest, (select p.crawl_delay from work.politeness_group p where p.id = h.politeness_group_id))
-        end as crawl_delay
+        end as crawl_delay, h.crawl_delay is not null as delay_is_set
     ), mine as (
         update work.guestbook g
         set state = 'crawling', chunk_id = chunks[t.turn]
@@ -297,7 +297,8 @@ begin
     )
     select
         m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
-        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth
+        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth,
+        h.delay_is_set
     from mine m
     join resting h on h.domain64 = m.domain64
     order by m.turn, m.priority, m.id;
@@ -478,6 +479,94 @@ CREATE FUNCTION work.effective_crawl_delay(host_delay interval, robots_delay int
     LANGUAGE sql IMMUTABLE
     AS $$ select coalesce(host_delay, greatest(general_delay, robots_delay)) $$;
 
+CREATE TABLE work.guestbook (
+    id bigint NOT NULL,
+    domain64 bigint NOT NULL,
+    next_fetch timestamp with time zone NOT NULL,
+    admitted_at timestamp with time zone,
+    last_fetched timestamp with time zone,
+    last_modified timestamp with time zone,
+    chunk_id bigint,
+    indexed_in bigint,
+    text64 bigint,
+    same_as bigint,
+    cadence interval,
+    content_length integer DEFAULT 0 NOT NULL,
+    scheme smallint DEFAULT 1 NOT NULL,
+    content_type smallint DEFAULT 1 NOT NULL,
+    status smallint,
+    failures smallint DEFAULT 0 NOT NULL,
+    misses smallint DEFAULT 0 NOT NULL,
+    attempts smallint DEFAULT 0 NOT NULL,
+    priority smallint DEFAULT 1 NOT NULL,
+    depth smallint DEFAULT 0 NOT NULL,
+    gone boolean DEFAULT false NOT NULL,
+    noindex boolean DEFAULT false NOT NULL,
+    lost_copy boolean DEFAULT false NOT NULL,
+    last_modified_assigned boolean DEFAULT false NOT NULL,
+    state text DEFAULT 'idle'::text NOT NULL,
+    path text NOT NULL COLLATE pg_catalog."C",
+    content_sha1 text,
+    etag text,
+    reason text,
+    CONSTRAINT guestbook_admitted_if_waiting CHECK (((state <> ALL (ARRAY['pending'::text, 'crawling'::text])) OR (admitted_at IS NOT NULL))),
+    CONSTRAINT guestbook_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
+    CONSTRAINT guestbook_depth_not_negative CHECK ((depth >= 0)),
+    CONSTRAINT guestbook_failures_not_negative CHECK ((failures >= 0)),
+    CONSTRAINT guestbook_length_not_negative CHECK ((content_length >= 0)),
+    CONSTRAINT guestbook_path_short CHECK (((octet_length(path) >= 1) AND (octet_length(path) <= 2000))),
+    CONSTRAINT guestbook_reason_short CHECK ((octet_length(reason) <= 4000)),
+    CONSTRAINT guestbook_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
+    CONSTRAINT guestbook_state_known CHECK ((state = ANY (ARRAY['idle'::text, 'pending'::text, 'crawling'::text, 'crawled'::text, 'error'::text])))
+)
+WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE work.guestbook IS 'Every known page, one row for each URL. Rows are never deleted.';
+
+COMMENT ON COLUMN work.guestbook.last_fetched IS 'Only a fetch sets it.';
+
+COMMENT ON COLUMN work.guestbook.indexed_in IS 'The chunk with its newest text; null if it has none in the index.';
+
+COMMENT ON COLUMN work.guestbook.text64 IS 'A hash of the text, without what surrounds it.';
+
+COMMENT ON COLUMN work.guestbook.same_as IS 'The page that had the same text before this one did.';
+
+COMMENT ON COLUMN work.guestbook.content_type IS 'A code of work.content_type.';
+
+COMMENT ON COLUMN work.guestbook.misses IS 'Answers in a row that it is not there (work.is_gone).';
+
+COMMENT ON COLUMN work.guestbook.attempts IS 'Crawls of this admission that were lost with their crawler.';
+
+COMMENT ON COLUMN work.guestbook.priority IS 'Lower goes first; 0 is the front, where a hall pass puts a page.';
+
+COMMENT ON COLUMN work.guestbook.depth IS 'The fewest clicks from the start of a crawl.';
+
+COMMENT ON COLUMN work.guestbook.noindex IS 'The page or its server asks not to be indexed.';
+
+COMMENT ON COLUMN work.guestbook.lost_copy IS 'Its copy was lost during the fetch: if the crawler reports it as unchanged, it is fetched again without conditions.';
+
+COMMENT ON COLUMN work.guestbook.last_modified_assigned IS 'The server sent no date, and last_modified is the time of the fetch: no condition for a request.';
+
+COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved.';
+
+CREATE FUNCTION work.error_kind(page work.guestbook) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select case
+        when page.reason is null then coalesce('HTTP ' || page.status, 'no response')
+        when page.reason like 'HTTP %' then substring(page.reason from '^HTTP \d+')
+        when page.reason like 'Could not read robots.txt%' then 'robots.txt could not be read'
+        when page.reason like 'the name %' then 'DNS'
+        when page.reason like any (array['no connection within%', 'no response within%', 'no data for%', 'the response was incomplete%'])
+            then 'timeout'
+        when page.reason like any (array['the certificate %', '%TLS%']) then 'TLS'
+        when page.reason like 'the connection was refused%' then 'connection refused'
+        when page.reason like any (array['the connection was lost%', 'the host closed the connection%']) then 'connection lost'
+        when page.reason like 'the host is unreachable%' then 'unreachable'
+        else left(split_part(page.reason, ':', 1), 60)
+    end
+$$;
+
 CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT reported integer, OUT unreported integer) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -645,76 +734,6 @@ CREATE FUNCTION work.max_bigint() RETURNS bigint
 
 COMMENT ON FUNCTION work.max_bigint() IS 'The largest value of a bigint, as seed 003 names it.';
 
-CREATE TABLE work.guestbook (
-    id bigint NOT NULL,
-    domain64 bigint NOT NULL,
-    next_fetch timestamp with time zone NOT NULL,
-    admitted_at timestamp with time zone,
-    last_fetched timestamp with time zone,
-    last_modified timestamp with time zone,
-    chunk_id bigint,
-    indexed_in bigint,
-    text64 bigint,
-    same_as bigint,
-    cadence interval,
-    content_length integer DEFAULT 0 NOT NULL,
-    scheme smallint DEFAULT 1 NOT NULL,
-    content_type smallint DEFAULT 1 NOT NULL,
-    status smallint,
-    failures smallint DEFAULT 0 NOT NULL,
-    misses smallint DEFAULT 0 NOT NULL,
-    attempts smallint DEFAULT 0 NOT NULL,
-    priority smallint DEFAULT 1 NOT NULL,
-    depth smallint DEFAULT 0 NOT NULL,
-    gone boolean DEFAULT false NOT NULL,
-    noindex boolean DEFAULT false NOT NULL,
-    lost_copy boolean DEFAULT false NOT NULL,
-    last_modified_assigned boolean DEFAULT false NOT NULL,
-    state text DEFAULT 'idle'::text NOT NULL,
-    path text NOT NULL COLLATE pg_catalog."C",
-    content_sha1 text,
-    etag text,
-    reason text,
-    CONSTRAINT guestbook_admitted_if_waiting CHECK (((state <> ALL (ARRAY['pending'::text, 'crawling'::text])) OR (admitted_at IS NOT NULL))),
-    CONSTRAINT guestbook_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
-    CONSTRAINT guestbook_depth_not_negative CHECK ((depth >= 0)),
-    CONSTRAINT guestbook_failures_not_negative CHECK ((failures >= 0)),
-    CONSTRAINT guestbook_length_not_negative CHECK ((content_length >= 0)),
-    CONSTRAINT guestbook_path_short CHECK (((octet_length(path) >= 1) AND (octet_length(path) <= 2000))),
-    CONSTRAINT guestbook_reason_short CHECK ((octet_length(reason) <= 4000)),
-    CONSTRAINT guestbook_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
-    CONSTRAINT guestbook_state_known CHECK ((state = ANY (ARRAY['idle'::text, 'pending'::text, 'crawling'::text, 'crawled'::text, 'error'::text])))
-)
-WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
-
-COMMENT ON TABLE work.guestbook IS 'Every known page, one row for each URL. Rows are never deleted.';
-
-COMMENT ON COLUMN work.guestbook.last_fetched IS 'Only a fetch sets it.';
-
-COMMENT ON COLUMN work.guestbook.indexed_in IS 'The chunk with its newest text; null if it has none in the index.';
-
-COMMENT ON COLUMN work.guestbook.text64 IS 'A hash of the text, without what surrounds it.';
-
-COMMENT ON COLUMN work.guestbook.same_as IS 'The page that had the same text before this one did.';
-
-COMMENT ON COLUMN work.guestbook.content_type IS 'A code of work.content_type.';
-
-COMMENT ON COLUMN work.guestbook.misses IS 'Answers in a row that it is not there (work.is_gone).';
-
-COMMENT ON COLUMN work.guestbook.attempts IS 'Crawls of this admission that were lost with their crawler.';
-
-COMMENT ON COLUMN work.guestbook.priority IS 'Lower goes first; 0 is the front, where a hall pass puts a page.';
-
-COMMENT ON COLUMN work.guestbook.depth IS 'The fewest clicks from the start of a crawl.';
-
-COMMENT ON COLUMN work.guestbook.noindex IS 'The page or its server asks not to be indexed.';
-
-COMMENT ON COLUMN work.guestbook.lost_copy IS 'Its copy was lost during the fetch: if the crawler reports it as unchanged, it is fetched again without conditions.';
-
-COMMENT ON COLUMN work.guestbook.last_modified_assigned IS 'The server sent no date, and last_modified is the time of the fetch: no condition for a request.';
-
-COMMENT ON COLUMN work.guestbook.reason IS 'Why its last fetch failed, or where it moved.';
-
 CREATE FUNCTION work.may_hold_unreported_text(page work.guestbook) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -736,6 +755,22 @@ CREATE FUNCTION work.never_renumbered() RETURNS trigger
 begin
     raise restrict_violation using message = 'a host keeps its number and its name';
 end
+$$;
+
+CREATE FUNCTION work.page_result(page work.guestbook) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select case
+        when page.state = 'error' or page.failures > 0 then 'error'
+        when page.gone then 'gone'
+        when page.status is null and page.reason like 'robots.txt:%' then 'blocked'
+        when page.last_fetched is null then 'unfetched'
+        when page.status between 300 and 399 and page.status <> 304 and page.indexed_in is null then 'moved'
+        when page.noindex then 'noindex'
+        when page.same_as is not null then 'duplicate'
+        when page.indexed_in is not null then 'indexed'
+        else 'empty'
+    end
 $$;
 
 CREATE FUNCTION work.record_stale_copies(pages bigint[], before bigint[], after bigint[], at timestamp with time zone) RETURNS void
@@ -953,6 +988,44 @@ CREATE FUNCTION work.retire_copies(chunks bigint[]) RETURNS bigint
         returning 1
     )
     select count(*) from told;
+$$;
+
+CREATE FUNCTION work.retry_failures(domain64s bigint[], at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+declare
+    hosts bigint[] := array(
+        select h.domain64 from work.hosts h where h.domain64 = any(domain64s) order by h.domain64 for no key update
+    );
+    pages bigint;
+begin
+    update work.robots r set expires_at = at where r.domain64 = any(hosts) and r.failures > 0 and r.expires_at > at;
+    update work.hosts h
+    set troubles = 0, trouble = '', trouble_at = null, rest_until = null,
+        ready_at = case when h.held_by is null then least(h.ready_at, at) else h.ready_at end,
+        claim_at = case when h.held_by is null and h.claim_at < 'infinity' then least(h.claim_at, at) else h.claim_at end
+    where h.domain64 = any(hosts) and h.troubles > 0 and h.trouble not like 'HTTP %';
+    with again as (
+        update work.guestbook g
+        set state = 'pending', priority = 0, admitted_at = at, next_fetch = at, attempts = 0
+        from (
+            select p.id from work.guestbook p
+            where p.domain64 = any(hosts) and p.state = 'error' and p.status is null
+            order by p.domain64, p.path
+            for no key update
+        ) failed
+        where g.id = failed.id
+        returning g.domain64
+    ), woken as (
+        update work.hosts h
+        set crawl_started = coalesce(h.crawl_started, at), claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_checks = 0
+        where h.domain64 in (select a.domain64 from again a)
+    )
+    select count(*) into pages from again;
+    return pages;
+end
 $$;
 
 CREATE FUNCTION work.return_pages(chunk bigint, at timestamp with time zone) RETURNS void
@@ -1904,6 +1977,8 @@ CREATE UNIQUE INDEX component_host_role ON work.component USING btree (host, COA
 CREATE INDEX component_row ON work.component USING btree ("row") WHERE (type = 'index-server'::text);
 
 CREATE INDEX event_at ON work.event USING btree (at);
+
+CREATE INDEX event_crashed_at ON work.event USING btree (at) WHERE (kind = 'crashed'::text);
 
 CREATE INDEX event_foreign_pages ON work.event USING btree (chunk_id) WHERE (kind = 'foreign_pages'::text);
 
@@ -3436,9 +3511,12 @@ CREATE TABLE control.schema_migrations (
 CREATE TABLE control.settings (
     one boolean DEFAULT true NOT NULL,
     log_keep interval DEFAULT '90 days'::interval NOT NULL,
+    default_tasks_at timestamp with time zone,
     CONSTRAINT settings_has_one_row CHECK (one),
     CONSTRAINT settings_log_keep_sane CHECK ((log_keep >= '1 day'::interval))
 );
+
+COMMENT ON COLUMN control.settings.default_tasks_at IS 'When `usher up` added its tasks. It does so once, so that the operator can change and remove them.';
 
 CREATE TABLE control.task (
     id bigint NOT NULL,

@@ -1,7 +1,5 @@
 """The results of a search as an Atom feed, so that a feed reader can follow a query."""
 
-from datetime import datetime
-
 from usher.http.atom import ATOM_MEDIA_TYPE, AtomEntry, AtomFeed, AtomLink, stable_urn
 from usher.search.json_results import text_of
 from usher.search.result_view import ResultView, paginate, result_views, search_path
@@ -38,8 +36,3 @@ def entry(view: ResultView, url: str) -> AtomEntry:
         language=view.language,
         source=view.host,
     )
-
-
-def last_change(result: SearchResult) -> datetime | None:
-    """When the latest of the results was crawled."""
-    return max((merged.hit.crawled for merged in result.results.hits), default=None)

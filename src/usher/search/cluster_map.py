@@ -5,9 +5,9 @@ While MGMT is unavailable the last map stays in use.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from usher.errors import BadInput, UsherError
 from usher.http.client.mgmt_client import NOT_MODIFIED, Client
@@ -26,6 +26,7 @@ POLL_SECONDS: Final = 1.0
 PROBE_SECONDS: Final = 1.0
 MGMT_TIMEOUT_SECONDS: Final = 5.0
 UPDATE_SECONDS: Final = 60.0  # an unchanged map is applied again, so that departed servers expire
+UNLISTED_SECONDS: Final = 5.0  # a server that is in no map any more stays the second choice
 HOLDINGS_TIME_SHARE: Final = 0.05  # of the time at most is spent reading holdings, which are large
 
 
@@ -53,6 +54,14 @@ def holdings_of(cluster: ClusterMap) -> Holdings:
     }
 
 
+class ListedServer(NamedTuple):
+    """A server of a map: its row, its chunks, and when a map listed it last."""
+
+    row: int
+    chunks: Collection[int]
+    listed_at: float
+
+
 class ClusterView:
     """The rows and their servers; `run` keeps them up to date."""
 
@@ -66,6 +75,7 @@ class ClusterView:
         self._server_rows: list[ServerRow] = []
         self._cluster = ClusterMap()
         self._probation: Holdings = {}
+        self._listed: dict[str, ListedServer] = {}
         self._holdings_due = self._update_due = 0.0
 
     async def run(self) -> None:
@@ -115,6 +125,9 @@ class ClusterView:
             cluster, probation = await self._read_holdings()
             rows = await self.mgmt.servers_map()
         now = time.monotonic()
+        if cluster.incarnation != self._cluster.incarnation:
+            self._listed.clear()
+        probation = self._with_unlisted(rows, holdings_of(cluster), probation, now)
         changed = (rows, cluster, probation) != (self._server_rows, self._cluster, self._probation)
         self._changes += changed
         if not changed and now < self._update_due:
@@ -126,6 +139,33 @@ class ClusterView:
         unrestored = cluster.unrestored
         self.row_map.update(rows, holdings_of(cluster), now, probation, unrestored=unrestored)
         self._update_servers()
+
+    def _with_unlisted(
+        self, rows: Sequence[ServerRow], holdings: Holdings, probation: Holdings, now: float
+    ) -> Holdings:
+        """The servers on probation, and those that a map listed a moment ago.
+
+        MGMT caches each map for a second, and several MGMT processes answer. So a server that changes from one map to
+        the other may be in neither for a moment, and it may be the only one that answers.
+        """
+        healthy = {row.row: dict.fromkeys(row.servers, ()) for row in rows}
+        current = {
+            host: ListedServer(row, holdings.get(row, {}).get(host, ()), now)
+            for row, servers in healthy.items()
+            for host in servers
+        }
+        current |= {
+            host: ListedServer(row, chunks, now)
+            for row, servers in probation.items()
+            for host, chunks in servers.items()
+        }
+        merged = {row: dict(servers) for row, servers in probation.items()}
+        for host, server in self._listed.items():
+            if host not in current and now - server.listed_at < UNLISTED_SECONDS:
+                current[host] = server
+                merged.setdefault(server.row, {})[host] = server.chunks
+        self._listed = current
+        return merged
 
     async def _renew_tickets(self) -> None:
         """Give each server its ticket; a ticket that a server refused is replaced."""

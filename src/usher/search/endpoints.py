@@ -84,7 +84,7 @@ class SearchEndpoints:
         # Not reported: feed readers repeat the query every hour.
         result = await self._search(text, page, is_reported=False)
         body = to_xml(atom.atom_feed(result, page, origin=server_origin(call.headers)))
-        changed = atom.last_change(result)
+        changed = max((merged.hit.crawled for merged in result.results.hits), default=None)
         return conditional_response(call.headers, body, ATOM_MEDIA_TYPE, REVALIDATE, changed)
 
     async def api(self, call: ComponentCall[None]) -> json_results.GovResults:
@@ -138,10 +138,14 @@ def query_and_page(call: ComponentCall[None]) -> tuple[str, int]:
 def gov_query(call: ComponentCall[None]) -> GovQuery:
     """The parameters of a Search.gov query; unknown ones are ignored."""
     try:
-        return msgspec.convert(dict(call.request.query_params), GovQuery, strict=False)
+        params = msgspec.convert(dict(call.request.query_params), GovQuery, strict=False)
     except msgspec.ValidationError as error:
         hint = f"limit is from 1 to 50, offset from 0 to {json_results.MAX_OFFSET}."
         raise BadInput(f"{error}.", hint=hint) from error
+    if not params.query.strip():
+        hint = "Example: /api/search?query=velvet"
+        raise BadInput("The parameter query is missing or empty.", hint=hint)
+    return params
 
 
 def html(body: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from usher.background import background_tasks
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
 from usher.http.server.component import GuardOptions, serve_component
 from usher.http.server.credentials import credential
 from usher.http.server.listen import Bind
-from usher.index.component_lifecycle import background_task, register
+from usher.index.component_lifecycle import register
 from usher.search.broker import DEADLINE_SECONDS, Broker
 from usher.search.cluster_map import MGMT_TIMEOUT_SECONDS, open_cluster
 from usher.search.endpoints import SearchEndpoints
@@ -38,13 +39,13 @@ async def run_front_end(
 ) -> None:
     """Run a front-end until `stop` is set."""
     bind, reports = options.bind, QueryReports()
-    async with open_cluster(settings) as cluster, background_task(cluster.run()):
+    async with open_cluster(settings) as cluster, background_tasks(log, cluster.run()):
         broker = Broker(cluster, deadline=options.deadline)
         # The search page is public: other machines need no ticket.
         guard = GuardOptions(insecure=options.insecure or not bind.loopback)
         endpoints = SearchEndpoints(broker, reports).endpoints()
         async with (
-            background_task(TermStatsWarmup(cluster, broker.term_stats).run()),
+            background_tasks(log, TermStatsWarmup(cluster, broker.term_stats).run()),
             serve_component(endpoints, bind, options=guard) as address,
         ):
             ready(f"search page at {address}/")
@@ -56,7 +57,7 @@ async def run_front_end(
                 token=credential(settings),
                 timeout=MGMT_TIMEOUT_SECONDS,
             )
-            async with client as mgmt, background_task(reports.run(mgmt)):
+            async with client as mgmt, background_tasks(log, reports.run(mgmt)):
                 await register(mgmt, stop, "front-end")
                 await stop.wait()
                 with suppress(UsherError):

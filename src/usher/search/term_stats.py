@@ -11,7 +11,7 @@ from usher.query.results import TermStats, sum_stats
 from usher.query.rpc_messages import QueryRequest
 from usher.search.cluster_map import ClusterView
 from usher.search.index_servers import STATS, IndexServer, call_servers, loop_time, seconds_left
-from usher.search.ttl_cache import TtlCache
+from usher.ttl_cache import TtlCache
 
 FRESH_SECONDS: Final = 10.0  # how long statistics are valid whatever the servers load
 UNCHANGED_SECONDS: Final = 300.0  # how long they are valid while the servers load nothing

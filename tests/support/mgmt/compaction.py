@@ -8,6 +8,7 @@ from support.mgmt.admitted_pages import NONE, NOW, component, delay, url
 from usher.db.pool import Connection
 from usher.door import hosts
 from usher.door.guestbook import FetchReport, FetchResult
+from usher.messages.builder import SourceChunk
 from usher.mgmt import chunk_pages, chunks, compaction, compaction_merge, page_versions, placements
 from usher.mgmt.chunks import PageClaim
 from usher.mgmt.compaction import CompactionResult, MergedChunk
@@ -145,7 +146,7 @@ class House:
         [made] = (await self.compact()).begun
         return made
 
-    async def taken(self, builder: int = 0) -> tuple[int, list[compaction_merge.MergeSourceChunk]]:
+    async def taken(self, builder: int = 0) -> tuple[int, list[SourceChunk]]:
         """It is taken by a builder; what that is told."""
         chunk = (await self.claim(builder))[0]
         return chunk, (await compaction_merge.manifest(self.conn, [chunk]))[chunk]

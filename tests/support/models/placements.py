@@ -1,7 +1,7 @@
 """Placements in memory, written by the rules of seating as the database will write them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from usher.mgmt.placement_rules import (
@@ -14,7 +14,6 @@ from usher.mgmt.placement_rules import (
     PlacementServer,
     PlacementState,
     Quota,
-    droppable,
     moves,
     place_new_chunks,
     quotas,
@@ -133,3 +132,14 @@ def grid(rows: int, servers: int, *, shared: bool = False) -> list[PlacementServ
         for row in range(1, rows + 1)
         for n in range(servers)
     ]
+
+
+def droppable(
+    copies: Collection[PlacedCopy], servers: Iterable[PlacementServer]
+) -> list[PlacedCopy]:
+    """The leaving copies whose successor is loaded on a server that answers."""
+    sure = {server.id for server in servers if server.condition in ANSWERS}
+    safe = {
+        (copy.chunk, copy.row) for copy in copies if copy.state == "loaded" and copy.server in sure
+    }
+    return [copy for copy in copies if copy.state == "leaving" and (copy.chunk, copy.row) in safe]

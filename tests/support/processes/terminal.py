@@ -1,9 +1,14 @@
 """`usher crawl`, `up` and `demo` as a user runs them at a terminal: one process group with all child processes."""
 
+import fcntl
 import json
 import os
+import pty
 import signal
+import struct
 import subprocess
+import termios
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -18,6 +23,7 @@ from support.processes.commands import clean
 from support.processes.killable import eventually, running
 from support.processes.stack import USHER
 
+SCREEN = (40, 160)  # lines and columns
 PORTS = ("mgmt", "front", "crawler", "builder", "server", "site")
 
 
@@ -81,6 +87,30 @@ class Show:
         return [result["url"] for result in self.ask(query)["results"]]
 
 
+@contextmanager
+def output_to(file: Path, *, terminal: bool) -> Iterator[int]:
+    """The handle for a process's output: the file, or a pseudo-terminal whose output a thread copies to the file."""
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
+    if not terminal:
+        yield handle
+        os.close(handle)
+        return
+    controller, screen = pty.openpty()
+    fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", *SCREEN, 0, 0))
+    threading.Thread(target=copy_screen, args=(controller, handle), daemon=True).start()
+    yield screen
+    os.close(screen)
+
+
+def copy_screen(controller: int, handle: int) -> None:
+    """Copy what a pseudo-terminal shows, until the last process with this terminal has ended."""
+    with suppress(OSError):
+        while shown := os.read(controller, 65536):
+            os.write(handle, shown)
+    os.close(handle)
+    os.close(controller)
+
+
 def words(pid: int) -> list[str]:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
@@ -88,14 +118,19 @@ def words(pid: int) -> list[str]:
 
 
 @contextmanager
-def show(data: Path, *given: str, dsn: str = "", ports: bool = True) -> Iterator[Show]:
-    """Run `usher …` in this data directory on free ports; kill what is left of it at the end."""
+def show(
+    data: Path, *given: str, dsn: str = "", ports: bool = True, terminal: bool = False
+) -> Iterator[Show]:
+    """Run `usher …` in this data directory on free ports; kill what is left of it at the end.
+
+    With `terminal` its output goes to a pseudo-terminal, as a person sees it.
+    """
     if ports and not (data / "ports.json").exists():
         data.mkdir(parents=True, exist_ok=True)
         (data / "ports.json").write_text(json.dumps({name: free_port() for name in PORTS}))
     file = data.with_name(f"{data.name}-{time.monotonic_ns()}.said")
     environment = clean({"DATABASE_URL": dsn, "USHER_CONTACT": "test@example.org"})
-    with file.open("wb") as out:
+    with output_to(file, terminal=terminal) as out:
         process = subprocess.Popen(
             [*USHER, "--data", str(data), *given],
             env=environment,

@@ -6,17 +6,21 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from usher.cli.actions.components import capped_count
-from usher.cli.app import App, show_field, show_json, show_more, show_table
-from usher.cli.area_access import mgmt_transaction
+from usher.cli.app import App, show_field, show_json, show_list
+from usher.cli.area_access import call_in, call_now, mgmt_transaction
 from usher.cli.output import echo
-from usher.cli.queue_access import relative_time
-from usher.cli.wording import display_time, json_fields, printable, records_json, time_text
-from usher.db.clock import server_time
+from usher.cli.wording import (
+    capped_count,
+    display_time,
+    json_fields,
+    printable,
+    records_json,
+    relative_time,
+    time_text,
+)
 from usher.db.pool import Connection
 from usher.errors import BadInput
 from usher.mgmt import admin, compaction, components, queries
-from usher.mgmt.admin import RetriedChunk
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.compaction import CompactionResult
 from usher.mgmt.component_names import ComponentType
@@ -33,21 +37,16 @@ def parse_chunk_id(text: str) -> int:
 
 
 async def find_chunks(
-    app: App,
+    conn: Connection,
+    /,
     *,
-    limit: int,
     crawler: str | None,
     builder: str | None,
-    **conditions: Any,  # noqa: ANN401
+    **conditions: Any,  # noqa: ANN401 - as click read them
 ) -> list[Chunk]:
-    async with mgmt_transaction(app) as conn:
-        return await queries.list_chunks(
-            conn,
-            crawler=await component_id(conn, crawler, "crawler"),
-            builder=await component_id(conn, builder, "index-builder"),
-            n=limit,
-            **conditions,
-        )
+    crawler_id = await component_id(conn, crawler, "crawler")
+    builder_id = await component_id(conn, builder, "index-builder")
+    return await queries.list_chunks(conn, crawler=crawler_id, builder=builder_id, **conditions)
 
 
 async def component_id(conn: Connection, host: str | None, type_: ComponentType) -> int | None:
@@ -60,10 +59,8 @@ def chunk_json(chunk: Chunk) -> dict[str, Any]:
     return json_fields({"id": fields.pop("id"), "stage": queries.stage(chunk), **fields})
 
 
-def show_chunks(app: App, chunks: Sequence[Chunk], *, limit: int, as_json: bool) -> None:
-    if as_json:
-        show_json([chunk_json(chunk) for chunk in chunks])
-        return
+def list_chunks(app: App, *, limit: int, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401
+    chunks = call_in(mgmt_transaction(app), find_chunks, n=limit, **conditions)
     now = display_time()
     rows = [
         (
@@ -77,34 +74,28 @@ def show_chunks(app: App, chunks: Sequence[Chunk], *, limit: int, as_json: bool)
         )
         for chunk in chunks
     ]
-    show_table(("CHUNK", "STATE", "LAST", "LEASE ENDS", "CRAWLER", "BUILDER", "REASON"), rows)
-    show_more(app, chunks, limit, chunks and chunks[-1].id)
+    headings = ("CHUNK", "STATE", "LAST", "LEASE ENDS", "CRAWLER", "BUILDER", "REASON")
+    show_list(
+        app, chunks, headings, rows, as_json=as_json, to_json=chunk_json, limit=limit, after="id"
+    )
 
 
 def latest_change(chunk: Chunk) -> datetime:
     return chunk.propagated_at or chunk.built_at or chunk.crawled_at or chunk.claimed_at
 
 
-async def count_chunks(app: App) -> list[ChunkCount]:
-    async with mgmt_transaction(app) as conn:
-        return await queries.count_chunks(conn)
+def show_counts(app: App, *, as_json: bool) -> None:
+    counts = call_in(mgmt_transaction(app), queries.count_chunks)
+    rows = [(count.stage, capped_count(count.number, MAX_COUNTED)) for count in counts]
+    show_list(app, counts, ("STATE", "CHUNKS"), rows, as_json=as_json, to_json=count_json)
 
 
-def show_counts(counts: Sequence[ChunkCount], *, as_json: bool) -> None:
-    if as_json:
-        show_json([{**asdict(count), "more": count.number >= MAX_COUNTED} for count in counts])
-    else:
-        rows = [(count.stage, capped_count(count.number)) for count in counts]
-        show_table(("STATE", "CHUNKS"), rows)
+def count_json(count: ChunkCount) -> dict[str, Any]:
+    return {**asdict(count), "more": count.number >= MAX_COUNTED}
 
 
-async def read_chunk(app: App, text: str) -> ChunkDetails:
-    number = parse_chunk_id(text)
-    async with mgmt_transaction(app) as conn:
-        return await queries.show_chunk(conn, number)
-
-
-def show_chunk(details: ChunkDetails, *, as_json: bool) -> None:
+def show_chunk(app: App, text: str, *, as_json: bool) -> None:
+    details = call_in(mgmt_transaction(app), queries.show_chunk, parse_chunk_id(text))
     chunk, now = details.chunk, display_time()
     if as_json:
         lists = {
@@ -160,15 +151,10 @@ def file_lines(size: int | None, sha256: str | None) -> list[str]:
     return [", ".join(parts)] if parts else []
 
 
-async def retry_chunks(app: App, texts: Sequence[str] | None) -> list[RetriedChunk]:
-    """Retry these chunks, or all that are parked if None."""
+def retry_chunks(app: App, texts: Sequence[str] | None, *, as_json: bool) -> bool:
+    """Retry these chunks, or all that are parked if None; whether any chunk was parked."""
     ids = None if texts is None else [parse_chunk_id(text) for text in texts]
-    async with mgmt_transaction(app) as conn:
-        return await admin.retry(conn, ids, now=await server_time(conn))
-
-
-def show_retried(app: App, results: Sequence[RetriedChunk], *, as_json: bool) -> bool:
-    """Show the results; whether any chunk was parked."""
+    results = call_now(mgmt_transaction(app), admin.retry, ids)
     if as_json:
         show_json([asdict(result) for result in results])
     for result in results:
@@ -180,14 +166,14 @@ def show_retried(app: App, results: Sequence[RetriedChunk], *, as_json: bool) ->
     return any(result.what == "waiting" for result in results)
 
 
-async def compact_chunks(app: App, *, dry_run: bool) -> CompactionResult:
+async def compact_once(conn: Connection, *, dry_run: bool, now: datetime) -> CompactionResult:
     """Run one round of compaction; a dry run rolls it back."""
-    async with mgmt_transaction(app) as conn, conn.transaction(force_rollback=dry_run):
-        now = await server_time(conn)
+    async with conn.transaction(force_rollback=dry_run):
         return await compaction.compact(conn, now=now, n=MAX_COUNTED, by_hand=True)
 
 
-def show_compacted(app: App, done: CompactionResult, *, as_json: bool) -> None:
+def compact_chunks(app: App, *, dry_run: bool, as_json: bool) -> None:
+    done = call_now(mgmt_transaction(app), compact_once, dry_run=dry_run)
     if as_json:
         show_json(asdict(done))
         return

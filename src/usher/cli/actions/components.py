@@ -5,11 +5,17 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from usher.cli.app import App, confirm, run, show_field, show_json, show_more, show_table
-from usher.cli.area_access import mgmt_transaction
-from usher.cli.queue_access import relative_time
-from usher.cli.wording import display_time, json_fields, printable, records_json, time_text
-from usher.db.clock import server_time
+from usher.cli.app import App, confirm, show_field, show_json, show_list
+from usher.cli.area_access import call_in, call_now, mgmt_transaction
+from usher.cli.wording import (
+    capped_count,
+    display_time,
+    json_fields,
+    printable,
+    records_json,
+    relative_time,
+    time_text,
+)
 from usher.db.pool import Connection
 from usher.mgmt import admin, components, placements, queries
 from usher.mgmt.component_names import type_of
@@ -18,6 +24,7 @@ from usher.mgmt.placements import RowShortage
 from usher.mgmt.queries import MAX_COUNTED, ComponentHoldings
 
 MAX_EVENTS = 10
+MAX_EVENT_CHARACTERS = 1_000
 HOLDING_FIELDS = ("crawling", "crawled", "building", "built", "wanted", "loaded", "leaving")
 
 
@@ -30,10 +37,8 @@ class ComponentView:
     events: Sequence[RecordedEvent] = ()
 
 
-async def find_components(app: App, *, limit: int, **conditions: Any) -> list[ComponentView]:  # noqa: ANN401
-    async with mgmt_transaction(app) as conn:
-        listed = await components.list_components(conn, n=limit, **conditions)
-        return await with_holdings(conn, listed)
+async def find_components(conn: Connection, /, **conditions: Any) -> list[ComponentView]:  # noqa: ANN401
+    return await with_holdings(conn, await components.list_components(conn, **conditions))
 
 
 async def with_holdings(conn: Connection, listed: Sequence[ComponentRecord]) -> list[ComponentView]:
@@ -41,18 +46,22 @@ async def with_holdings(conn: Connection, listed: Sequence[ComponentRecord]) -> 
     return [ComponentView(component, holdings[component.id]) for component in listed]
 
 
-async def read_component(app: App, host: str, type_: str | None = None) -> ComponentView:
+async def find_component(conn: Connection, host: str, type_: str | None) -> ComponentView:
     kind = None if type_ is None else type_of(type_)
-    async with mgmt_transaction(app) as conn:
-        component = await components.show(conn, host, kind)
-        [view] = await with_holdings(conn, [component])
-        events = await components.events(conn, component.id, MAX_EVENTS)
-        return ComponentView(component, view.holding, events)
+    component = await components.show(conn, host, kind)
+    [view] = await with_holdings(conn, [component])
+    events = await components.events(conn, component.id, MAX_EVENTS)
+    return ComponentView(component, view.holding, events)
 
 
-async def set_drain(app: App, host: str, *, on: bool) -> ComponentRecord:
-    async with mgmt_transaction(app) as conn:
-        return await components.drain(conn, host, on=on, now=await server_time(conn))
+def drain(app: App, host: str) -> None:
+    component = call_now(mgmt_transaction(app), components.drain, host, on=True)
+    app.say(f"draining {component.host}: usher components show {component.host}")
+
+
+def undrain(app: App, host: str) -> None:
+    component = call_now(mgmt_transaction(app), components.drain, host, on=False)
+    app.say(f"not draining {component.host}")
 
 
 def component_json(view: ComponentView) -> dict[str, Any]:
@@ -60,10 +69,8 @@ def component_json(view: ComponentView) -> dict[str, Any]:
     return json_fields({**asdict(view.component), **held})
 
 
-def show_components(app: App, views: Sequence[ComponentView], *, limit: int, as_json: bool) -> None:
-    if as_json:
-        show_json([component_json(view) for view in views])
-        return
+def list_components(app: App, *, limit: int, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401
+    views = call_in(mgmt_transaction(app), find_components, n=limit, **conditions)
     now = display_time()
     rows = [
         (
@@ -78,8 +85,9 @@ def show_components(app: App, views: Sequence[ComponentView], *, limit: int, as_
         )
         for view in views
     ]
-    show_table(("HOST", "TYPE", "STATE", "HEALTH", "SEEN", "ROW", "HOLDS", "REASON"), rows)
-    show_more(app, views, limit, views and views[-1].component.host)
+    headings = ("HOST", "TYPE", "STATE", "HEALTH", "SEEN", "ROW", "HOLDS", "REASON")
+    page: dict[str, Any] = {"limit": limit, "after": "component.host"}
+    show_list(app, views, headings, rows, as_json=as_json, to_json=component_json, **page)
 
 
 def problem_text(component: ComponentRecord) -> str:
@@ -91,15 +99,12 @@ def problem_text(component: ComponentRecord) -> str:
 def holding_text(view: ComponentView) -> str:
     """`2 crawling, 14 crawled`."""
     counts = [(name, getattr(view.holding, name)) for name in HOLDING_FIELDS]
-    texts = [f"{capped_count(count)} {name}" for name, count in counts if count]
+    texts = [f"{capped_count(count, MAX_COUNTED)} {name}" for name, count in counts if count]
     return ", ".join(texts) or "nothing"
 
 
-def capped_count(count: int) -> str:
-    return f"≥ {MAX_COUNTED}" if count >= MAX_COUNTED else str(count)
-
-
-def show_component(view: ComponentView, *, as_json: bool) -> None:
+def show_component(app: App, host: str, type_: str | None, *, as_json: bool) -> None:
+    view = call_in(mgmt_transaction(app), find_component, host, type_)
     if as_json:
         show_json({**component_json(view), "events": records_json(view.events)})
         return
@@ -124,6 +129,25 @@ def show_component(view: ComponentView, *, as_json: bool) -> None:
         show_field("events", *(event_text(event, now) for event in view.events))
 
 
+def list_events(app: App, *, limit: int, after: int | None, as_json: bool) -> None:
+    events = call_in(mgmt_transaction(app), components.events, n=limit, before=after)
+    now = display_time()
+    rows = [
+        (
+            event.id,
+            relative_time(event.at, now),
+            event.kind,
+            event.host or "-",
+            event.chunk_id or "-",
+            " → ".join(map(printable, filter(None, (event.before, event.after)))) or "-",
+            printable(event.reason, MAX_EVENT_CHARACTERS),
+        )
+        for event in events
+    ]
+    headings = ("ID", "AT", "KIND", "COMPONENT", "CHUNK", "CHANGE", "REASON")
+    show_list(app, events, headings, rows, as_json=as_json, limit=limit, after="id")
+
+
 def event_text(event: RecordedEvent, now: datetime) -> str:
     change = " → ".join(filter(None, (event.before, event.after)))
     parts = filter(None, (event.kind, change, printable(event.reason)))
@@ -145,43 +169,35 @@ class RowView:
             for component in [view.component]
         ]
         if lost or not rows:
-            rows.append((number, "no server", "-", "-", f"{capped_count(lost)} missing"))
+            missing = f"{capped_count(lost, MAX_COUNTED)} missing"
+            rows.append((number, "no server", "-", "-", missing))
         return rows
 
 
-async def read_rows(app: App) -> list[RowView]:
-    async with mgmt_transaction(app) as conn:
-        listed = await components.list_components(conn, type="index-server")
-        servers = await with_holdings(conn, listed)
-        return [
-            RowView(missing, [view for view in servers if view.component.row == missing.row])
-            for missing in await placements.row_shortages(conn)
-        ]
+async def find_rows(conn: Connection) -> list[RowView]:
+    servers = await find_components(conn, type="index-server")
+    return [
+        RowView(missing, [view for view in servers if view.component.row == missing.row])
+        for missing in await placements.row_shortages(conn)
+    ]
 
 
 def change_rows(app: App, number: int, *, yes: bool) -> None:
-    before = len(run(read_rows(app)))
+    before = len(call_in(mgmt_transaction(app), find_rows))
     if number < before:
         confirm(f"Remove the copies in rows {max(number, 0) + 1} to {before}?", yes=yes)
-    moved = run(set_rows(app, number))
+    moved = call_now(mgmt_transaction(app), admin.set_rows, number)
     app.say(f"{number} rows")
     if moved:
         app.say(f"moved to other rows: {', '.join(moved)}")
 
 
-async def set_rows(app: App, number: int) -> list[str]:
-    async with mgmt_transaction(app) as conn:
-        return await admin.set_rows(conn, number, now=await server_time(conn))
+def row_json(row: RowView) -> dict[str, Any]:
+    return {**asdict(row.missing), "servers": [component_json(view) for view in row.servers]}
 
 
-def show_rows(rows: Sequence[RowView], *, as_json: bool) -> None:
-    if as_json:
-        show_json(
-            [
-                {**asdict(row.missing), "servers": [component_json(view) for view in row.servers]}
-                for row in rows
-            ]
-        )
-        return
+def show_rows(app: App, *, as_json: bool) -> None:
+    rows = call_in(mgmt_transaction(app), find_rows)
     lines = [line for row in rows for line in row.table_rows()]
-    show_table(("ROW", "SERVER", "HEALTH", "WEIGHT", "HOLDS"), lines)
+    headings = ("ROW", "SERVER", "HEALTH", "WEIGHT", "HOLDS")
+    show_list(app, rows, headings, lines, as_json=as_json, to_json=row_json)

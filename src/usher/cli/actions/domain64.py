@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from usher import domain64
-from usher.cli.actions.domain64_ranges import parse_range
-from usher.cli.app import App, show_field, show_json
-from usher.cli.door_access import door_transaction, open_door
+from usher.cli.app import App, run, show_field, show_json
+from usher.cli.door_access import door_transaction, open_door, parse_range
 from usher.cli.output import echo
 from usher.cli.wording import json_line, printable
 from usher.db.clock import server_time
@@ -113,7 +112,11 @@ async def first_host(conn: Connection, within: Range) -> str | None:
     return next((name for number, name in numbers if number in within), None)
 
 
-def show_number(entry: dict[str, Any]) -> None:
+def show_number(app: App, text: str, *, as_json: bool) -> None:
+    entry = run(lookup(app, text))
+    if as_json:
+        show_json(entry)
+        return
     parts = domain64.decode(entry["domain64"])
     written = f"{parts.tld:02X}:{parts.domain:06X}:{parts.subdomain:06X}:{parts.reserved:02X}"
     show_field("host", entry["host"] or "no host has this number")

@@ -9,10 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from usher import durations
-from usher.cli.app import App, show_field, show_json, show_more, show_table
+from usher.cli.app import App, run, show_field, show_json, show_list
+from usher.cli.area_access import call_in
 from usher.cli.output import echo
-from usher.cli.queue_access import parse_duration, relative_time
-from usher.cli.wording import display_time, printable, record_json, records_json, time_text
+from usher.cli.queue_access import parse_duration
+from usher.cli.wording import (
+    display_time,
+    printable,
+    record_json,
+    records_json,
+    relative_time,
+    time_text,
+)
 from usher.db.pool import Connection
 from usher.errors import BadInput, NotFound
 from usher.feeds import opml
@@ -129,8 +137,8 @@ async def subscribe(
     return set(new)
 
 
-async def import_feeds(app: App, file: Path) -> tuple[int, int, list[str]]:
-    """Subscribe to the feeds of an OPML file; return the number of new and of all feeds, and the problems."""
+async def import_feeds(app: App, file: Path, *, as_json: bool) -> None:
+    """Subscribe to the feeds of an OPML file."""
     outline = opml.read(file.read_bytes())
     problems, wanted = list(outline.problems), []
     for entry in outline.subscriptions:
@@ -140,21 +148,22 @@ async def import_feeds(app: App, file: Path) -> tuple[int, int, list[str]]:
         else:
             wanted.append(Subscription(str(url), entry.title, entry.site, entry.tags))
     async with open_feeds(app) as feeds:
-        return len(await subscribe(feeds, wanted)), len(wanted), problems
+        new, number = len(await subscribe(feeds, wanted)), len(wanted)
+    if as_json:
+        show_json({"feeds": number, "new": new, "problems": problems})
+        return
+    for problem in problems:
+        app.say(problem)
+    app.say(f"{number} feeds, {new} of them new")
 
 
-async def export_feeds(app: App, tag: str | None) -> bytes:
-    rows = await find_feeds(app, tag=tag, limit=MAX_EXPORTED_FEEDS)
-    return opml.write(
-        Subscription(feed.url, feed.title, feed.site, tuple(feed.tags))
-        for feed in rows
-        if feed.state == "enabled"
+def export_feeds(app: App, tag: str | None) -> None:
+    conditions: dict[str, Any] = {"tag": tag, "state": "enabled", "n": MAX_EXPORTED_FEEDS}
+    feeds = call_in(feeds_transaction(app), subscriptions.list_feeds, **conditions)
+    exported = opml.write(
+        Subscription(feed.url, feed.title, feed.site, tuple(feed.tags)) for feed in feeds
     )
-
-
-async def find_feeds(app: App, *, limit: int, **conditions: Any) -> list[SubscriptionRow]:  # noqa: ANN401
-    async with feeds_transaction(app) as conn:
-        return await subscriptions.list_feeds(conn, n=limit, **conditions)
+    echo(exported.decode(), nl=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,21 +178,21 @@ class FeedView:
     hub: HubStatus | None = None
 
 
-async def read_feed(app: App, text: str) -> FeedView:
+async def find_feed(conn: Connection, text: str) -> FeedView:
     from usher.feeds.items import clean_job, full_pages
 
-    async with feeds_transaction(app) as conn:
-        feed = await require_feed(conn, text)
-        if feed.feed_id is None:
-            return FeedView(feed, cleaning=await clean_job.cleanup_status(conn, feed.id))
-        return FeedView(
-            feed,
-            await subscriptions.count_items(conn, feed.feed_id),
-            await search.find_items(conn, feed=feed.id, limit=MAX_LATEST_ITEMS),
-            await full_pages.page_counts(conn, feed.feed_id),
-            await clean_job.cleanup_status(conn, feed.id),
-            await queries.hub(conn, feed.id),
-        )
+    feed = await require_feed(conn, text)
+    cleaning = await clean_job.cleanup_status(conn, feed.id)
+    if feed.feed_id is None:
+        return FeedView(feed, cleaning=cleaning)
+    return FeedView(
+        feed,
+        await subscriptions.count_items(conn, feed.feed_id),
+        await search.find_items(conn, feed=feed.id, limit=MAX_LATEST_ITEMS),
+        await full_pages.page_counts(conn, feed.feed_id),
+        cleaning,
+        await queries.hub(conn, feed.id),
+    )
 
 
 async def require_feed(conn: Connection, text: str) -> SubscriptionRow:
@@ -205,10 +214,8 @@ def feed_json(feed: SubscriptionRow) -> dict[str, Any]:
     return {name: value for name, value in record_json(feed).items() if name != "feed_id"}
 
 
-def show_feeds(app: App, feeds: Sequence[SubscriptionRow], *, limit: int, as_json: bool) -> None:
-    if as_json:
-        show_json([feed_json(feed) for feed in feeds])
-        return
+def list_feeds(app: App, *, limit: int, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401
+    feeds = call_in(feeds_transaction(app), subscriptions.list_feeds, n=limit, **conditions)
     now = display_time()
     rows = [
         (
@@ -221,8 +228,10 @@ def show_feeds(app: App, feeds: Sequence[SubscriptionRow], *, limit: int, as_jso
         )
         for feed in feeds
     ]
-    show_table(("ID", "STATE", "READ", "NEXT", "TITLE", "URL"), rows)
-    show_more(app, feeds, limit, feeds and feeds[-1].id)
+    headings = ("ID", "STATE", "READ", "NEXT", "TITLE", "URL")
+    show_list(
+        app, feeds, headings, rows, as_json=as_json, to_json=feed_json, limit=limit, after="id"
+    )
 
 
 def state_text(feed: SubscriptionRow) -> str:
@@ -233,15 +242,16 @@ def state_text(feed: SubscriptionRow) -> str:
     return "new" if feed.polled_at is None else "good"
 
 
-def show_feed(view: FeedView, *, as_json: bool) -> None:
+def show_feed(app: App, text: str, *, as_json: bool) -> None:
+    view = call_in(feeds_transaction(app), find_feed, text)
     feed, now = view.feed, display_time()
     if as_json:
         details = {
             "items": view.number,
             "latest": records_json(view.latest),
-            "pages": record_json(view.pages) if view.pages else None,
-            "cleaning": record_json(view.cleaning) if view.cleaning else None,
-            "hub": record_json(view.hub) if view.hub else None,
+            "pages": view.pages and record_json(view.pages),
+            "cleaning": view.cleaning and record_json(view.cleaning),
+            "hub": view.hub and record_json(view.hub),
         }
         show_json({**feed_json(feed), **details})
         return
@@ -280,7 +290,7 @@ def show_processing(view: FeedView) -> None:
         show_field("clean", f"{cleaning.uncleaned} items still to be cleaned{learned}")
 
 
-async def poll_feeds(app: App, texts: Sequence[str]) -> list["PollOutcome"]:
+async def poll_each(app: App, texts: Sequence[str]) -> list["PollOutcome"]:
     """Poll feeds now, one after the other."""
     from usher.crawl.service import make_fetcher
     from usher.feeds.poll.feed_poll import poll
@@ -291,26 +301,27 @@ async def poll_feeds(app: App, texts: Sequence[str]) -> list["PollOutcome"]:
         return [await poll(feeds, fetcher, id_) for id_ in dict.fromkeys(ids)]
 
 
-def show_polls(app: App, outcomes: Sequence["PollOutcome"], *, as_json: bool) -> None:
+def poll_feeds(app: App, texts: Sequence[str], *, as_json: bool) -> bool:
+    """Poll feeds now and show the results; whether no poll failed."""
+    outcomes, now = run(poll_each(app, texts)), display_time()
     if as_json:
         fields = records_json(outcomes)
         for outcome in fields:
             del outcome["stored_in"]
         show_json(fields)
-        return
-    now = display_time()
-    for poll in outcomes:
+    for poll in () if as_json else outcomes:
         app.say(f"{poll.feed}: {printable(poll.words, 500)}")
         if poll.next_at is not None:
             app.say(f"  next poll {time_text(poll.next_at, now)}: {poll.why}")
         for problem in poll.problems:
             app.say(f"  {printable(problem, 300)}")
+    return all(poll.good for poll in outcomes)
 
 
 async def set_states(
     app: App, texts: Sequence[str], state: Literal["enabled", "disabled"], reason: str = ""
-) -> list[tuple[int, str]]:
-    """Enable or disable feeds with their poll tasks; return their numbers and URLs."""
+) -> None:
+    """Enable or disable feeds with their poll tasks."""
     from usher.crawl.service import make_fetcher
     from usher.feeds.websub.subscribe import unsubscribe
 
@@ -325,4 +336,5 @@ async def set_states(
             async with make_fetcher(app.settings) as fetcher:
                 for problem in await unsubscribe(feeds, fetcher, [id_ for id_, _, _ in changed]):
                     app.say(problem)
-    return sorted((id_, url) for id_, url, _ in changed)
+    for id_, url, _ in sorted(changed):
+        app.say(f"{state}: {id_} {url}")

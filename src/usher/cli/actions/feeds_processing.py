@@ -1,9 +1,10 @@
 """`usher feeds set` and `clean`: fetch the pages of items, and clean their texts."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from usher.cli.actions.feeds import open_feeds, require_feed
-from usher.cli.app import App, show_json
+from usher.cli.app import App, run, show_json
 from usher.cli.wording import printable
 from usher.feeds.items import clean_job, followup_jobs, full_pages
 from usher.feeds.items.clean_job import CleanOutcome
@@ -35,7 +36,7 @@ async def set_feed_processing(
     return [(id_, rows[id_].url) for id_ in ids]
 
 
-async def clean_feeds(app: App, texts: Sequence[str], *, again: bool) -> list[CleanOutcome]:
+async def clean_each(app: App, texts: Sequence[str], *, again: bool) -> list[CleanOutcome]:
     """Clean the items of these feeds now, or of all feeds that are cleaned if none is given."""
     async with open_feeds(app) as feeds:
         async with feeds.search.transaction() as conn:
@@ -49,20 +50,10 @@ async def clean_feeds(app: App, texts: Sequence[str], *, again: bool) -> list[Cl
         ]
 
 
-def show_cleaned(app: App, outcomes: Sequence[CleanOutcome], *, as_json: bool) -> None:
+def clean_feeds(app: App, texts: Sequence[str], *, again: bool, as_json: bool) -> None:
+    outcomes = run(clean_each(app, texts, again=again))
     if as_json:
-        show_json(
-            [
-                {
-                    "feed": outcome.feed,
-                    "cleaned": outcome.cleaned,
-                    "problems": outcome.problems,
-                    "more": outcome.more,
-                    "how": dict(outcome.how),
-                }
-                for outcome in outcomes
-            ]
-        )
+        show_json([{**asdict(outcome), "how": dict(outcome.how)} for outcome in outcomes])
         return
     for outcome in outcomes:
         app.say(f"{outcome.feed}: {outcome.words}")

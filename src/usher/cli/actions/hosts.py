@@ -1,4 +1,4 @@
-"""`usher hosts`: list, register, change, release and recrawl hosts."""
+"""`usher hosts`: list, register, change, release, recrawl and group hosts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import click
 
-from usher import domain64
+from usher import domain64, durations
 from usher.cli.actions.add import (
     MAX_LISTED_ANSWERS,
     AnswerCounts,
@@ -18,18 +18,26 @@ from usher.cli.actions.add import (
     show_brought,
     show_counts,
 )
-from usher.cli.actions.domain64_ranges import parse_range
-from usher.cli.app import App, show_field, show_json, show_more, show_table
-from usher.cli.area_access import mgmt_transaction
+from usher.cli.app import App, run, show_field, show_json, show_list
+from usher.cli.area_access import call_in, mgmt_transaction
 from usher.cli.commands.hosts import DEFAULT
 from usher.cli.door_access import (
     door_transaction,
     host_names,
     host_root,
     open_door,
+    parse_range,
     require_hosts,
 )
-from usher.cli.wording import counted, display_time, duration_text, json_fields, printable
+from usher.cli.queue_access import parse_duration
+from usher.cli.wording import (
+    capped_count,
+    counted,
+    display_time,
+    duration_text,
+    json_fields,
+    printable,
+)
 from usher.crawl import private_permission
 from usher.db.clock import server_time
 from usher.db.pool import Connection
@@ -39,32 +47,29 @@ from usher.door.cadence import parse as parse_cadence
 from usher.door.hosts import DoorSettings, Host
 from usher.door.rules import Knock
 from usher.errors import BadInput
-from usher.mgmt import page_versions
+from usher.mgmt import page_versions, politeness_groups
+from usher.mgmt.politeness_groups import MAX_COUNTED_HOSTS
 from usher.urls import Scheme, Url
 
 FILTER_EXAMPLE = """Example: [{"name": "long", "rule": "length", "most": 500}]"""
 
 
 async def find_hosts(
-    app: App,
+    conn: Connection,
+    /,
     *,
-    policy: admin.Policy | None,
     due: bool,
     contains: str | None,
     under: str | None,
-    limit: int,
-    after: str,
+    **conditions: Any,  # noqa: ANN401 - as click read them
 ) -> list[admin.HostSummary]:
-    async with door_transaction(app) as conn:
-        return await admin.list_hosts(
-            conn,
-            after=after,
-            policy=policy,
-            contains=contains.lower() if contains else None,
-            due_at=await server_time(conn) if due else None,
-            within=await parse_range(conn, under) if under else None,
-            n=limit,
-        )
+    return await admin.list_hosts(
+        conn,
+        contains=contains.lower() if contains else None,
+        due_at=await server_time(conn) if due else None,
+        within=await parse_range(conn, under) if under else None,
+        **conditions,
+    )
 
 
 def listed_json(host: admin.HostSummary) -> dict[str, Any]:
@@ -83,7 +88,8 @@ def listed_json(host: admin.HostSummary) -> dict[str, Any]:
     )
 
 
-def show_hosts(app: App, listed: list[admin.HostSummary], *, limit: int) -> None:
+def list_hosts(app: App, *, limit: int, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401
+    hosts = call_in(door_transaction(app), find_hosts, n=limit, **conditions)
     now = display_time()
     rows = [
         (
@@ -93,10 +99,12 @@ def show_hosts(app: App, listed: list[admin.HostSummary], *, limit: int) -> None
             cadence.show(host.cadence),
             f"{host.policy} {printable(host.policy_reason)}".strip(),
         )
-        for host in listed
+        for host in hosts
     ]
-    show_table(("HOST", "NUMBER", "CLOCK", "CADENCE", "POLICY"), rows)
-    show_more(app, listed, limit, listed and listed[-1].name)
+    headings = ("HOST", "NUMBER", "CLOCK", "CADENCE", "POLICY")
+    show_list(
+        app, hosts, headings, rows, as_json=as_json, to_json=listed_json, limit=limit, after="name"
+    )
 
 
 def clock_text(host: admin.HostSummary, now: datetime) -> str:
@@ -105,32 +113,26 @@ def clock_text(host: admin.HostSummary, now: datetime) -> str:
     return f"in {duration_text(host.next_fetch - now)}" if host.next_fetch > now else "due"
 
 
-async def add_hosts(app: App, texts: Sequence[str], often: str | None) -> list[Host]:
-    names, interval = host_names(texts), parse_cadence(often) if often else None
-    async with door_transaction(app) as conn:
-        registered = await hosts.register(conn, names=names, now=await server_time(conn))
-        if interval:
-            await admin.change_host(conn, names=names, cadence=interval)
+async def register_hosts(
+    conn: Connection, names: Sequence[str], interval: timedelta | None
+) -> list[Host]:
+    registered = await hosts.register(conn, names=names, now=await server_time(conn))
+    if interval:
+        await admin.change_host(conn, names=names, cadence=interval)
     return [registered[name] for name in names]
 
 
-def numbers_json(registered: Sequence[Host]) -> list[dict[str, Any]]:
-    return [
-        json_fields(
-            {
-                "name": host.name,
-                "domain64": host.domain64,
-                "hex": domain64.to_hex(host.domain64),
-                "next_fetch": host.next_fetch,
-            }
-        )
-        for host in registered
-    ]
-
-
-def show_numbers(registered: Sequence[Host]) -> None:
+def add_hosts(app: App, texts: Sequence[str], often: str | None, *, as_json: bool) -> None:
+    names, interval = host_names(texts), parse_cadence(often) if often else None
+    registered = call_in(door_transaction(app), register_hosts, names, interval)
     rows = [(host.name, host.domain64, domain64.to_hex(host.domain64)) for host in registered]
-    show_table(("HOST", "NUMBER", "HEX"), rows)
+    headings = ("HOST", "NUMBER", "HEX")
+    show_list(app, registered, headings, rows, as_json=as_json, to_json=number_json)
+
+
+def number_json(host: Host) -> dict[str, Any]:
+    fields = {"name": host.name, "domain64": host.domain64, "hex": domain64.to_hex(host.domain64)}
+    return json_fields({**fields, "next_fetch": host.next_fetch})
 
 
 async def change_hosts(
@@ -227,19 +229,17 @@ async def set_policy(
     return changed
 
 
-async def release_held_pages(app: App, texts: Sequence[str]) -> dict[str, int]:
-    """Remove the pages that are held back; returns how many of each host."""
+async def release_held_pages(app: App, texts: Sequence[str]) -> bool:
+    """Remove the pages that are held back; whether there are any."""
     names = host_names(texts)
     async with mgmt_transaction(app) as conn:
         registered = await hosts.find(conn, names=names)
         await require_hosts(conn, names, [host.name for host in registered])
-        return {host.name: await page_versions.release(conn, host.domain64) for host in registered}
-
-
-def show_released(app: App, released: Mapping[str, int]) -> None:
-    for name, pages in released.items():
+        released = [await page_versions.release(conn, host.domain64) for host in registered]
+    for host, pages in zip(registered, released, strict=True):
         removed = f"{counted(pages, 'page')} will be removed from the index"
-        app.say(f"{name}: {removed if pages else 'no pages are held back'}")
+        app.say(f"{host.name}: {removed if pages else 'no pages are held back'}")
+    return any(released)
 
 
 async def recrawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> BatchVerdicts:
@@ -310,17 +310,51 @@ async def default_rules(
         return await hosts.door_settings(conn)
 
 
-def rules_json(rules: DoorSettings) -> dict[str, Any]:
-    return {
-        "cadence": cadence.show(rules.cadence),
-        "max_pages": rules.max_pages,
-        "max_depth": rules.max_depth,
-        "filters": rules.filters,
-    }
-
-
-def show_rules(rules: DoorSettings) -> None:
+def show_rules(app: App, *, as_json: bool, **changes: Any) -> None:  # noqa: ANN401
+    rules = run(default_rules(app, **changes))
+    if as_json:
+        fields = {"cadence": cadence.show(rules.cadence), "max_pages": rules.max_pages}
+        show_json({**fields, "max_depth": rules.max_depth, "filters": rules.filters})
+        return
     show_field("cadence", cadence.show(rules.cadence))
     depth = f"new pages up to {rules.max_depth} clicks from the start of the crawl"
     show_field("limits", f"at most {rules.max_pages:,} pages per host, {depth}")
     show_field("filters", *([filters.describe(rule) for rule in rules.filters] or ["none"]))
+
+
+async def join_group(app: App, name: str, texts: Sequence[str], delay: str | None) -> list[str]:
+    """Put all hosts into the group, or none if one is unknown."""
+    names, pause = host_names(texts), None if delay is None else parse_duration(delay)
+    async with mgmt_transaction(app) as conn:
+        changed = await politeness_groups.group(conn, name, names, delay=pause)
+        await require_hosts(conn, names, changed)
+    return changed
+
+
+async def leave_group(app: App, texts: Sequence[str]) -> list[str]:
+    names = host_names(texts)
+    async with mgmt_transaction(app) as conn:
+        changed = await politeness_groups.ungroup(conn, names)
+        await require_hosts(conn, names, changed)
+    return changed
+
+
+def list_groups(app: App, *, limit: int, after: str, as_json: bool) -> None:
+    groups = call_in(mgmt_transaction(app), politeness_groups.groups, after=after, n=limit)
+    now = display_time()
+    rows = [
+        (
+            printable(group.name),
+            "as its hosts" if group.crawl_delay is None else durations.show(group.crawl_delay),
+            ready_text(group.ready_at, now),
+            capped_count(group.hosts, MAX_COUNTED_HOSTS),
+            ", ".join(group.some) + (" …" if group.hosts > len(group.some) else ""),
+        )
+        for group in groups
+    ]
+    headings = ("GROUP", "DELAY", "READY", "HOSTS", "SOME HOSTS")
+    show_list(app, groups, headings, rows, as_json=as_json, limit=limit, after="name")
+
+
+def ready_text(ready_at: datetime | None, now: datetime) -> str:
+    return "now" if ready_at is None or ready_at <= now else f"in {duration_text(ready_at - now)}"

@@ -7,10 +7,11 @@ from typing import Any
 
 from usher import domain64, durations
 from usher.cli.actions.domain64 import range_name
-from usher.cli.app import App, show_field, show_json
+from usher.cli.app import App, run, show_field, show_json
 from usher.cli.area_access import READER, open_database
 from usher.cli.door_access import door_transaction, host_root, unknown_host
 from usher.cli.wording import (
+    capped_count,
     display_time,
     duration_text,
     json_fields,
@@ -63,7 +64,7 @@ class HostCrawlState:
     held_back: int
 
 
-async def read_host_details(app: App, text: str) -> tuple[HostView, HostCrawlState | None]:
+async def find_host(app: App, text: str) -> tuple[HostView, HostCrawlState | None]:
     """The host and its crawl state, which is None if this user may not read it."""
     async with open_database(app, "work", READER) as reader:
         view = await read_host(app, text)
@@ -98,7 +99,8 @@ async def read_crawl_state(reader: Database, number: int) -> HostCrawlState:
         )
 
 
-def show_host_details(view: HostView, state: HostCrawlState | None, *, as_json: bool) -> None:
+def show_host_details(app: App, text: str, *, as_json: bool) -> None:
+    view, state = run(find_host(app, text))
     if as_json:
         show_json({**host_view_json(view), **(host_crawl_json(state) if state else {})})
         return
@@ -118,10 +120,8 @@ def show_host(view: HostView) -> None:
         show_field("private", *private_lines(view.private))
     show_field("limits", *limit_lines(host))
     show_field("filters", *(filter_lines(view) or ["none"]))
-    counts = [
-        f"{f'≥ {MAX_PAGES_COUNTED}' if number >= MAX_PAGES_COUNTED else number} {state}"
-        for state, number in view.pages.items()
-    ]
+    pages = view.pages.items()
+    counts = [f"{capped_count(number, MAX_PAGES_COUNTED)} {state}" for state, number in pages]
     show_field("pages", ", ".join(counts) or "none")
     if counts:
         full = "; new pages are refused" if view.known >= host.effective_max_pages else ""
@@ -137,7 +137,22 @@ def show_clock(host: HostDetails, now: datetime) -> None:
     often = cadence.show(host.cadence or host.general_cadence)
     adaptive = "; adapted to each page" if host.adaptive else ""
     show_field("cadence", f"{often}{default_mark(host.cadence)}{adaptive}")
+    show_field("next visit", next_host_visit_text(host, now))
     show_field("scope", f"{host.scope}: {SCOPE_TEXTS[host.scope]}")
+
+
+def next_host_visit_text(host: HostDetails, now: datetime) -> str:
+    """When the pages of the host are fetched again, in plain words."""
+    often = cadence.show(host.cadence or host.general_cadence)
+    if host.policy != "open":
+        return f"None while the host is {host.policy}."
+    if host.crawl_started:
+        return f"A crawl is in progress, since {time_text(host.crawl_started, now)}."
+    if host.next_fetch <= now:
+        return (
+            "With the next recrawl: every night with `usher up`, or now with `usher hosts recrawl`."
+        )
+    return f"Next visit in {duration_text(host.next_fetch - now)} ({often}), with the recrawl of that night."
 
 
 def clock_text(host: HostDetails, now: datetime) -> str:

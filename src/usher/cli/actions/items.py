@@ -1,14 +1,15 @@
 """`usher items`: list, search and show the items of feeds."""
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from usher.cli.actions.feeds import feeds_transaction, require_feed
-from usher.cli.app import App, show_field, show_json, show_more, show_table
+from usher.cli.app import App, show_field, show_json, show_list
+from usher.cli.area_access import call_in
 from usher.cli.output import echo
 from usher.cli.queue_access import parse_since
 from usher.cli.wording import printable, record_json
 from usher.db.clock import server_time
+from usher.db.pool import Connection
 from usher.feeds.items import search
 from usher.feeds.items.clean import plain_text
 from usher.feeds.items.search import FullItem, ItemSummary
@@ -17,37 +18,30 @@ MAX_TEXT_CHARACTERS: Final = 2_000
 MAX_LINE_CHARACTERS: Final = 500
 
 
-async def find_items(  # noqa: PLR0913 - one for each option
-    app: App,
+async def find_items(
+    conn: Connection,
+    /,
     *,
-    words: str = "",
     feed: str | None,
-    tag: str,
     since: str | None,
     until: str | None,
-    copies: bool,
-    limit: int,
     after: str | None,
+    **conditions: Any,  # noqa: ANN401 - as click read them
 ) -> list[ItemSummary]:
-    async with feeds_transaction(app) as conn:
-        now = await server_time(conn)
-        return await search.find_items(
-            conn,
-            words=words,
-            feed=(await require_feed(conn, feed)).id if feed else None,
-            tag=tag,
-            since=parse_since(since, now) if since else None,
-            until=parse_since(until, now) if until else None,
-            after=search.parse_position(after) if after else None,
-            copies=copies,
-            limit=limit,
-        )
+    now = await server_time(conn)
+    return await search.find_items(
+        conn,
+        feed=(await require_feed(conn, feed)).id if feed else None,
+        since=parse_since(since, now) if since else None,
+        until=parse_since(until, now) if until else None,
+        after=search.parse_position(after) if after else None,
+        **conditions,
+    )
 
 
-def show_items(app: App, items: Sequence[ItemSummary], *, limit: int, as_json: bool) -> None:
-    if as_json:
-        show_json([{**record_json(item), "place": search.page_position(item)} for item in items])
-        return
+def list_items(app: App, *, limit: int, as_json: bool, **conditions: Any) -> bool:  # noqa: ANN401
+    """Show the items that match; whether there are any."""
+    items = call_in(feeds_transaction(app), find_items, limit=limit, **conditions)
     rows = [
         (
             item.id,
@@ -58,20 +52,22 @@ def show_items(app: App, items: Sequence[ItemSummary], *, limit: int, as_json: b
         )
         for item in items
     ]
-    show_table(("ID", "FEED", "DATE", "TITLE", "LINK"), rows)
-    show_more(app, items, limit, items and search.page_position(items[-1]))
+    headings = ("ID", "FEED", "DATE", "TITLE", "LINK")
+    show_list(
+        app, items, headings, rows, as_json=as_json, to_json=listed_json, limit=limit, after="place"
+    )
+    return bool(items)
 
 
-async def read_item(app: App, id_: int) -> FullItem:
-    async with feeds_transaction(app) as conn:
-        return await search.find_item(conn, id_)
+def listed_json(item: ItemSummary) -> dict[str, Any]:
+    return {**record_json(item), "place": item.place}
 
 
-def item_json(full: FullItem) -> dict[str, Any]:
-    return {**record_json(full.item), **record_json(full.details)}
-
-
-def show_item(full: FullItem) -> None:
+def show_item(app: App, id_: int, *, as_json: bool) -> None:
+    full = call_in(feeds_transaction(app), search.find_item, id_)
+    if as_json:
+        show_json({**record_json(full.item), **record_json(full.details)})
+        return
     item, rest = full.item, full.details
     show_field("item", f"{item.id} of feed {item.feed or '-'}, {printable(item.feed_title)}")
     show_field("title", printable(item.title) or "-")

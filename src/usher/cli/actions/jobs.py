@@ -1,17 +1,17 @@
-"""`usher jobs`: list, count, add, retry and cancel jobs."""
+"""`usher jobs`: list, count, add, retry and cancel jobs; pause, resume and list types of jobs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
 from usher import durations
 from usher.api.jobs import new_job
 from usher.api.queue_messages import NewJob
-from usher.cli.app import App, show_json, show_more, show_table
-from usher.cli.area_access import checked_transaction
+from usher.cli.app import App, show_json, show_list, show_table
+from usher.cli.area_access import call_in, call_now, checked_transaction
 from usher.cli.output import echo
 from usher.cli.queue_access import (
     command_line,
@@ -24,21 +24,24 @@ from usher.cli.queue_access import (
     parse_time,
     parse_type,
     queue_transaction,
-    relative_time,
 )
-from usher.cli.wording import display_time, duration_text, printable, records_json
+from usher.cli.wording import display_time, duration_text, printable, records_json, relative_time
 from usher.db.clock import server_time
+from usher.db.pool import Connection
 from usher.errors import BadInput
-from usher.queue import admin, jobs, queries, run_api, waiting_reason
+from usher.queue import admin, jobs, queries, run_api, task_queries
+from usher.queue.admin import RetryResult
 from usher.queue.host_rules import normalize_host_rule
 from usher.queue.job_states import JobState
 from usher.queue.jobs import EnqueuedJob, JobRequest
-from usher.queue.queries import JobCount, JobDetails, JobTreeNode, ListedJob, QueueCounts, RowWriter
+from usher.queue.queries import JobCount, ListedJob, RowWriter
 
 BATCH_SIZE = 5_000
 MAX_LINE_BYTES = 1 << 24  # bytes
 MESSAGE_CHARACTERS = 60
 JSON_HINT = """Example: {"type": "fetch", "program": "curl", "args": ["https://example.com/"]}"""
+HEADINGS = ("ID", "TYPE", "STATE", "TIME", "ON", "COMMAND", "MESSAGE")
+LOG_HEADINGS = ("ID", "TYPE", "STATE", "EXIT", "ENDED", "TOOK", "ON", "COMMAND", "MESSAGE")
 REFUSED_RESULTS = ("live", "ended", "missing")
 RESULT_TEXTS: Mapping[str, str] = {
     "pending": "waits to run",
@@ -52,79 +55,90 @@ RESULT_TEXTS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class JobRequestResult:
-    """The result of a retry or cancel request, and the job it applies to."""
+class CancelResult:
+    """What became of a request to cancel a job."""
 
     id: int
-    what: str
+    what: Literal["cancelled", "stopping", "ended", "missing"]
     job: int | None = None
 
 
 async def find_jobs(
-    app: App,
+    conn: Connection,
+    /,
     *,
-    log: bool,
-    states: Sequence[str],
     task: str | None,
     since: str | None,
-    after: str | None,
-    limit: int,
     **conditions: Any,  # noqa: ANN401 - as click read them
 ) -> list[ListedJob]:
-    after_id, after_end = parse_cursor(after)
-    async with queue_transaction(app) as conn:
-        return await queries.list_jobs(
-            conn,
-            log=log,
-            n=limit,
-            states=states,
-            task=(await find_task(conn, task)).id if task else None,
-            since=parse_since(since, await server_time(conn)) if since else None,
-            after_id=after_id,
-            after_end=after_end,
-            **conditions,
-        )
+    return await queries.list_jobs(
+        conn,
+        task=(await find_task(conn, task)).id if task else None,
+        since=parse_since(since, await server_time(conn)) if since else None,
+        **conditions,
+    )
 
 
-def parse_cursor(text: str | None) -> tuple[int | None, datetime | None]:
+def parse_cursor(text: str | None) -> dict[str, Any]:
     """The last job of a page (`12`); in the log with its end (`12@2026-11-16T08:00:00`)."""
     if text is None:
-        return None, None
+        return {}
     number, _, end = text.partition("@")
     if not number.isdecimal() or len(number) > 18:  # noqa: PLR2004 - what a bigint holds
         raise BadInput(f"{text[:40]!a} is not a job number.", hint="usher jobs list")
-    return int(number), parse_time(end, "Example: 12@2026-11-16T08:00:00") if end else None
+    time = parse_time(end, "Example: 12@2026-11-16T08:00:00") if end else None
+    return {"after_id": int(number), "after_end": time}
 
 
-def show_jobs(
-    app: App, listed: list[ListedJob], options: Mapping[str, Any], *, only_ids: bool, as_json: bool
+def list_jobs(
+    app: App,
+    *,
+    log: bool = False,
+    limit: int,
+    after: str | None,
+    only_ids: bool,
+    as_json: bool,
+    **conditions: Any,  # noqa: ANN401 - as click read them
 ) -> None:
-    if show_for_programs(listed, only_ids=only_ids, as_json=as_json):
+    """List the jobs in the queue, or the log of those that ended."""
+    conditions |= {"log": log, "n": limit, **parse_cursor(after)}
+    listed = call_in(queue_transaction(app), find_jobs, **conditions)
+    if show_ids(listed, only_ids=only_ids and not as_json):
         return
     now = display_time()
-    rows = [
-        (
-            job.id,
-            job.type,
-            state_text(job),
-            time_text(job, now),
-            job.hostname or "-",
-            command_line(job.program, job.args),
-            printable(job.message or "", MESSAGE_CHARACTERS),
-        )
-        for job in listed
-    ]
-    show_table(("ID", "TYPE", "STATE", "TIME", "ON", "COMMAND", "MESSAGE"), rows)
-    show_more(app, listed, options["limit"], listed and listed[-1].id)
+    headings, row = (LOG_HEADINGS, log_row) if log else (HEADINGS, job_row)
+    # The log has a job once, and once more for each attempt that failed.
+    position = "run_position" if log and "temporary-error" in conditions["states"] else "id"
+    rows = [row(job, now) for job in listed]
+    show_list(app, listed, headings, rows, as_json=as_json, limit=limit, after=position)
 
 
-def show_for_programs(rows: Sequence[Any], *, only_ids: bool, as_json: bool) -> bool:
-    """Print JSON or numbers if one was asked for; whether it was."""
-    if as_json:
-        show_json(records_json(rows))
-    elif only_ids:
-        echo("".join(f"{row.id}\n" for row in rows), nl=False)
-    return as_json or only_ids
+def job_row(job: ListedJob, now: datetime) -> Sequence[object]:
+    return (job.id, job.type, state_text(job), time_text(job, now), *place_and_command(job))
+
+
+def log_row(job: ListedJob, now: datetime) -> Sequence[object]:
+    return (
+        job.id,
+        job.type,
+        job.state,
+        "-" if job.exit_code is None else job.exit_code,
+        relative_time(job.end, now),
+        run_time(job),
+        *place_and_command(job),
+    )
+
+
+def place_and_command(job: ListedJob) -> Sequence[str]:
+    message = printable(job.message or "", MESSAGE_CHARACTERS)
+    return job.hostname or "-", command_line(job.program, job.args), message
+
+
+def show_ids(jobs: Sequence[ListedJob | RowWriter], *, only_ids: bool) -> bool:
+    """Print the numbers of jobs if only these are wanted; whether they are."""
+    if only_ids:
+        echo("".join(f"{job.id}\n" for job in jobs), nl=False)
+    return only_ids
 
 
 def state_text(job: ListedJob) -> str:
@@ -142,47 +156,12 @@ def time_text(job: ListedJob, now: datetime) -> str:
     return relative_time(job.scheduled, now)
 
 
-def show_log(
-    app: App, listed: list[ListedJob], options: Mapping[str, Any], *, only_ids: bool, as_json: bool
-) -> None:
-    if show_for_programs(listed, only_ids=only_ids, as_json=as_json):
-        return
-    now = display_time()
-    rows = [
-        (
-            job.id,
-            job.type,
-            job.state,
-            "-" if job.exit_code is None else job.exit_code,
-            relative_time(job.end, now),
-            run_time(job),
-            job.hostname or "-",
-            command_line(job.program, job.args),
-            printable(job.message or "", MESSAGE_CHARACTERS),
-        )
-        for job in listed
-    ]
-    show_table(
-        ("ID", "TYPE", "STATE", "EXIT", "ENDED", "TOOK", "ON", "COMMAND", "MESSAGE"),
-        rows,
-    )
-    if listed:
-        # The log has a job once, and once more for each attempt that failed.
-        attempts = "temporary-error" in options["states"]
-        end = f"@{listed[-1].end:%Y-%m-%dT%H:%M:%S.%f}" if attempts else ""
-        show_more(app, listed, options["limit"], f"{listed[-1].id}{end}")
-
-
 def run_time(job: ListedJob) -> str:
     return "-" if job.start is None or job.end is None else duration_text(job.end - job.start)
 
 
-async def count_jobs(app: App) -> QueueCounts:
-    async with queue_transaction(app) as conn:
-        return await queries.count_jobs(conn, now=await server_time(conn))
-
-
-def show_counts(counts: QueueCounts, *, as_json: bool) -> None:
+def show_counts(app: App, *, as_json: bool) -> None:
+    counts = call_now(queue_transaction(app), queries.count_jobs)
     if as_json:
         show_json(asdict(counts))
         return
@@ -195,13 +174,9 @@ def count_row(count: JobCount) -> tuple[str, str, str]:
     return count.type, count.state, f"{'≥ ' if count.more else ''}{count.number:,}"
 
 
-async def find_writers(app: App, table: str, row: str) -> list[RowWriter]:
-    async with queue_transaction(app) as conn:
-        return await queries.row_writers(conn, table, row)
-
-
-def show_writers(writers: list[RowWriter], *, only_ids: bool, as_json: bool) -> None:
-    if show_for_programs(writers, only_ids=only_ids, as_json=as_json):
+def list_writers(app: App, table: str, row: str, *, only_ids: bool, as_json: bool) -> None:
+    writers = call_in(queue_transaction(app), queries.row_writers, table, row)
+    if show_ids(writers, only_ids=only_ids and not as_json):
         return
     rows = [
         (
@@ -213,52 +188,36 @@ def show_writers(writers: list[RowWriter], *, only_ids: bool, as_json: bool) -> 
         )
         for job in writers
     ]
-    show_table(("ID", "WRITTEN", "TYPE", "STATE", "COMMAND"), rows)
+    headings = ("ID", "WRITTEN", "TYPE", "STATE", "COMMAND")
+    show_list(app, writers, headings, rows, as_json=as_json)
 
 
-async def set_log_retention(app: App, text: str) -> str:
+def set_log_retention(app: App, text: str) -> None:
     retention = parse_duration(text)
-    async with queue_transaction(app) as conn:
-        await admin.set_log_retention(conn, retention)
-    return durations.show(retention)
+    call_in(queue_transaction(app), admin.set_log_retention, retention)
+    app.say(f"The log is kept for {durations.show(retention)}.")
 
 
-async def read_job(
-    app: App, id_: int, attempt: int | None, host: str | None
-) -> tuple[JobDetails, list[str]]:
-    """The job and, while it waits, the reasons."""
-    async with queue_transaction(app) as conn:
-        details = await queries.show_job(conn, id_, attempt=attempt)
-        if not details.live:
-            return details, []
-        name, now = host.lower() if host else None, await server_time(conn)
-        return details, await waiting_reason.waiting_reasons(conn, id_, host=name, now=now)
-
-
-async def read_tree(app: App, id_: int) -> list[JobTreeNode]:
-    async with queue_transaction(app) as conn:
-        return await queries.job_tree(conn, id_)
-
-
-async def add_job(
-    app: App,
-    words: Sequence[str],
+async def enqueue_job(
+    conn: Connection,
+    /,
+    program: str,
+    args: tuple[str, ...],
     *,
     type_: str,
     at: str | None,
+    now: datetime,
     **options: Any,  # noqa: ANN401 - as click read them
 ) -> EnqueuedJob:
-    program, args = parse_command(words)
-    async with queue_transaction(app) as conn:
-        now = await server_time(conn)
-        scheduled = parse_start(at, now) if at else None
-        given = {name: value for name, value in options.items() if value is not None}
-        job = JobRequest(parse_type(type_), program, args, scheduled=scheduled, **given)
-        [enqueued] = await jobs.enqueue(conn, [job], now=now)
-        return enqueued
+    scheduled = parse_start(at, now) if at else None
+    given = {name: value for name, value in options.items() if value is not None}
+    job = JobRequest(parse_type(type_), program, args, scheduled=scheduled, **given)
+    [enqueued] = await jobs.enqueue(conn, [job], now=now)
+    return enqueued
 
 
-def show_enqueued(app: App, enqueued: EnqueuedJob, *, as_json: bool) -> None:
+def add_job(app: App, words: Sequence[str], *, as_json: bool, **options: Any) -> None:  # noqa: ANN401
+    enqueued = call_now(queue_transaction(app), enqueue_job, *parse_command(words), **options)
     if as_json:
         show_json(asdict(enqueued))
         return
@@ -267,7 +226,7 @@ def show_enqueued(app: App, enqueued: EnqueuedJob, *, as_json: bool) -> None:
         app.say("A job with this key already waits or runs.")
 
 
-async def add_from_file(app: App, file: BinaryIO) -> dict[str, int]:
+async def add_from_file(app: App, file: BinaryIO, *, as_json: bool) -> None:
     """Add jobs from lines of JSON in batches; the lines before a bad one are added."""
     total = {"new": 0, "known": 0}
     async with open_queue(app) as db:
@@ -284,7 +243,11 @@ async def add_from_file(app: App, file: BinaryIO) -> dict[str, int]:
             done = sum(total.values())
             before = f" The {done:,} jobs before it were added." if done else ""
             raise BadInput(f"{error.message}{before}", hint=error.hint) from error
-    return total
+    if as_json:
+        show_json(total)
+    else:
+        known = f", {total['known']:,} already wait or run" if total["known"] else ""
+        app.say(f"{total['new']:,} new{known}")
 
 
 def batches(file: BinaryIO) -> Iterator[list[tuple[JobRequest, int | None]]]:
@@ -314,36 +277,33 @@ def parse_job(line: bytes) -> tuple[JobRequest, int | None]:
     return job, fields.parent
 
 
-def show_total(app: App, total: dict[str, int], *, as_json: bool) -> None:
-    if as_json:
-        show_json(total)
-    else:
-        known = f", {total['known']:,} already wait or run" if total["known"] else ""
-        app.say(f"{total['new']:,} new{known}")
+def retry_jobs(app: App, ids: Sequence[int], *, as_json: bool) -> bool:
+    """Retry jobs and show the results; whether no request was refused."""
+    return show_results(call_now(queue_transaction(app), admin.retry_jobs, ids), as_json=as_json)
 
 
-async def retry_jobs(app: App, ids: Sequence[int]) -> list[JobRequestResult]:
-    async with queue_transaction(app) as conn:
-        retried = await admin.retry_jobs(conn, ids, now=await server_time(conn))
-    return [JobRequestResult(job.id, job.what, job.job) for job in retried]
-
-
-async def cancel_jobs(app: App, ids: Sequence[int], reason: str) -> list[JobRequestResult]:
+async def cancel(
+    conn: Connection, ids: Sequence[int], reason: str, now: datetime
+) -> list[CancelResult]:
     unique = list(dict.fromkeys(ids))
-    async with queue_transaction(app) as conn:
-        states = await jobs.cancel(conn, unique, reason=reason, now=await server_time(conn))
-        ended = {job.id for job in await admin.load_ended_jobs(conn, unique)}
+    states = await jobs.cancel(conn, unique, reason=reason, now=now)
+    ended = {job.id for job in await admin.load_ended_jobs(conn, unique)}
 
-    def result(id_: int) -> JobRequestResult:
+    def result(id_: int) -> CancelResult:
         if id_ in states:
             running = states[id_] is JobState.RUNNING
-            return JobRequestResult(id_, "stopping" if running else "cancelled", id_)
-        return JobRequestResult(id_, "ended" if id_ in ended else "missing")
+            return CancelResult(id_, "stopping" if running else "cancelled", id_)
+        return CancelResult(id_, "ended" if id_ in ended else "missing")
 
     return [result(id_) for id_ in unique]
 
 
-def show_results(results: Sequence[JobRequestResult], *, as_json: bool) -> bool:
+def cancel_jobs(app: App, ids: Sequence[int], reason: str, *, as_json: bool) -> bool:
+    """Cancel jobs and show the results; whether no request was refused."""
+    return show_results(call_now(queue_transaction(app), cancel, ids, reason), as_json=as_json)
+
+
+def show_results(results: Sequence[RetryResult | CancelResult], *, as_json: bool) -> bool:
     """Show each result; whether no request was refused."""
     if as_json:
         show_json(records_json(results))
@@ -351,3 +311,34 @@ def show_results(results: Sequence[JobRequestResult], *, as_json: bool) -> bool:
         for result in results:
             echo(f"{result.id}  {RESULT_TEXTS[result.what].format(result.job)}")
     return not any(result.what in REFUSED_RESULTS for result in results)
+
+
+async def pause(conn: Connection, types: Sequence[str], reason: str, now: datetime) -> None:
+    for type_ in types:
+        await admin.pause_type(conn, parse_type(type_), reason=reason, now=now)
+
+
+def pause_types(app: App, types: Sequence[str], reason: str) -> None:
+    call_now(queue_transaction(app), pause, types, reason)
+    app.say(f"paused: {', '.join(types)}")
+
+
+async def resume(conn: Connection, types: Sequence[str]) -> list[str]:
+    """Resume types of job; returns those that were paused."""
+    return [type_ for type_ in types if await admin.resume_type(conn, parse_type(type_))]
+
+
+def resume_types(app: App, types: Sequence[str]) -> bool:
+    """Resume types of job; whether all were paused."""
+    resumed = call_in(queue_transaction(app), resume, types)
+    for type_ in types:
+        app.say(f"{type_}: {'resumed' if type_ in resumed else 'was not paused'}")
+    return len(resumed) == len(types)
+
+
+def list_paused(app: App, *, as_json: bool) -> None:
+    pauses, now = call_in(queue_transaction(app), task_queries.paused_types), display_time()
+    rows = [
+        (pause.type, relative_time(pause.since, now), printable(pause.reason)) for pause in pauses
+    ]
+    show_list(app, pauses, ("TYPE", "PAUSED", "REASON"), rows, as_json=as_json)

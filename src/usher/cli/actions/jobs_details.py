@@ -1,14 +1,16 @@
-"""`usher jobs show` and `usher jobs tree`: one job with all its fields, and its ancestors and descendants."""
+"""`usher jobs show`, `tree` and `result`: one job with all its fields, its ancestors and descendants, its result."""
 
+import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from usher.cli.app import show_field, show_table
+from usher.cli.app import App, run, show_field, show_json, show_table
+from usher.cli.area_access import call_in, checked_transaction
 from usher.cli.output import echo
-from usher.cli.queue_access import command_line
+from usher.cli.queue_access import command_line, open_queue, parse_duration, queue_transaction
 from usher.cli.wording import (
     display_time,
     duration_text,
@@ -17,10 +19,28 @@ from usher.cli.wording import (
     records_json,
     time_text,
 )
+from usher.db.clock import server_time
+from usher.db.pool import Connection
+from usher.errors import UsherError
+from usher.queue import queries, waiting_reason
+from usher.queue.job_states import JobState
 from usher.queue.queries import MAX_COUNTED_JOBS, JobDetails, JobTreeNode, ListedJob, StoredJob
 
 MAX_TEXT_CHARACTERS = 2_000  # of a command line or a text
 MAX_ROWS = 20
+FIRST_WAIT_SECONDS = 0.1
+MAX_WAIT_SECONDS = 2.0
+
+
+async def find_job(
+    conn: Connection, id_: int, attempt: int | None, host: str | None
+) -> tuple[JobDetails, list[str]]:
+    """The job and, while it waits, the reasons."""
+    details = await queries.show_job(conn, id_, attempt=attempt)
+    if not details.live:
+        return details, []
+    name, now = host.lower() if host else None, await server_time(conn)
+    return details, await waiting_reason.waiting_reasons(conn, id_, host=name, now=now)
 
 
 def job_json(details: JobDetails, reasons: Sequence[str]) -> dict[str, Any]:
@@ -39,7 +59,11 @@ def job_json(details: JobDetails, reasons: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def show_job(details: JobDetails, reasons: Sequence[str]) -> None:
+def show_job(app: App, id_: int, *, attempt: int | None, host: str | None, as_json: bool) -> None:
+    details, reasons = call_in(queue_transaction(app), find_job, id_, attempt, host)
+    if as_json:
+        show_json(job_json(details, reasons))
+        return
     job, now = details.job, display_time()
     for name, text in (*job_fields(job, now), *relation_fields(details)):
         show_field(name, text)
@@ -88,10 +112,8 @@ def relation_fields(details: JobDetails) -> Iterator[tuple[str, str]]:
     if details.needed_by:
         yield "needed by", ", ".join(f"job {id_}" for id_ in details.needed_by[:MAX_ROWS])
     if details.result is not None:
-        yield (
-            "result",
-            printable(json.dumps(details.result.value, ensure_ascii=False), MAX_TEXT_CHARACTERS),
-        )
+        result = json.dumps(details.result.value, ensure_ascii=False)
+        yield "result", printable(result, MAX_TEXT_CHARACTERS)
     for row in details.wrote[:MAX_ROWS]:
         yield "wrote", printable(f"{row.table} {row.row_id}")
     if len(details.wrote) > MAX_ROWS:
@@ -115,8 +137,12 @@ def show_attempts(attempts: Sequence[ListedJob]) -> None:
     show_table(("  ATTEMPT", "STATE", "EXIT", "STARTED", "TOOK", "ON", "MESSAGE"), rows)
 
 
-def show_tree(nodes: Sequence[JobTreeNode], marked: int) -> None:
-    """Draw the tree from its root, each job below its parent, and mark one job."""
+def show_tree(app: App, marked: int, *, as_json: bool) -> None:
+    """Draw the tree of a job from its root, each job below its parent, and mark the job."""
+    nodes = call_in(queue_transaction(app), queries.job_tree, marked)
+    if as_json:
+        show_json(records_json(nodes))
+        return
     children: defaultdict[int | None, list[JobTreeNode]] = defaultdict(list)
     ids = {node.id for node in nodes}
     for node in nodes:
@@ -140,3 +166,40 @@ def node_text(node: JobTreeNode, marked: int) -> str:
     command = command_line(node.program, node.args or ()) if node.program else ""
     text = f"{node.id}  {node.type or '-'}  {node.state or 'deleted'}  {command}".rstrip()
     return f"{text}  ←" if node.id == marked else text
+
+
+async def wait_for_end(app: App, id_: int, wait: str | None) -> JobDetails:
+    """Wait up to this duration for the end of the job, and return the job."""
+    seconds = parse_duration(wait).total_seconds() if wait else 0.0
+    deadline = asyncio.get_running_loop().time() + seconds
+    pause = FIRST_WAIT_SECONDS
+    async with open_queue(app) as db:
+        while True:
+            async with checked_transaction(db) as conn:
+                details = await queries.show_job(conn, id_)
+            left = deadline - asyncio.get_running_loop().time()
+            if not details.live or left <= 0:
+                return details
+            await asyncio.sleep(min(pause, left))
+            pause = min(2 * pause, MAX_WAIT_SECONDS)
+
+
+def show_result(app: App, id_: int, wait: str | None) -> bool:
+    """Print the result as JSON; False if the job has none. UsherError if it did not complete."""
+    details = run(wait_for_end(app, id_, wait))
+    job = details.job
+    if details.live:
+        raise UsherError(
+            f"Job {job.id} has not ended: it is {job.state}.",
+            hint=f"usher jobs result {job.id} --wait 1m",
+        )
+    if job.state != JobState.COMPLETED:
+        message = f": {job.message}" if job.message else ""
+        raise UsherError(
+            f"Job {job.id} did not complete: {job.state}{message}", hint=f"usher jobs show {job.id}"
+        )
+    if details.result is None:
+        app.say(f"Job {id_} completed without a result.")
+        return False
+    echo(json.dumps(details.result.value, ensure_ascii=False))
+    return True

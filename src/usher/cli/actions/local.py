@@ -2,104 +2,32 @@
 
 import asyncio
 import os
-import sys
-import time
-from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import click
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
+from usher.cli.actions.local_progress import MAX_REASON_CHARACTERS, ProgressDisplay, result_lines
 from usher.cli.app import App
 from usher.cli.output import echo
+from usher.cli.queue_access import queue_transaction
 from usher.cli.wording import printable
+from usher.db.clock import server_time
 from usher.door.rules import Verdict
 from usher.errors import UsherError
 from usher.local.crawl import (
+    CrawlView,
     LocalRunOptions,
     LocalStack,
-    failure_reasons,
     knock_for_urls,
     running_stack,
     watch_progress,
 )
-from usher.observe.crawl_progress import CrawlProgress
+from usher.local.default_tasks import RECRAWL_NAME, add_default_tasks, jobs_find_the_database
 from usher.shutdown import stop_events
 from usher.telemetry import set_up_logging
-
-LINE_SECONDS: Final = 5.0  # between two lines without a terminal
-MAX_REASON_CHARACTERS: Final = 1_000
-RATE_SECONDS: Final = 10.0  # a rate is measured over these
-
-
-@dataclass(slots=True)
-class PageRate:
-    """Pages per second, measured over the last seconds."""
-
-    counts: deque[tuple[float, int]] = field(default_factory=deque)
-
-    def add(self, done: int) -> float:
-        now = time.monotonic()
-        self.counts.append((now, done))
-        while len(self.counts) > 2 and now - self.counts[0][0] > RATE_SECONDS:  # noqa: PLR2004 - a difference
-            self.counts.popleft()
-        (first, before), (last, after) = self.counts[0], self.counts[-1]
-        return (after - before) / (last - first) if last > first else 0.0
-
-
-class ProgressDisplay:
-    """The progress on stderr: redrawn on a terminal, else a line every few seconds."""
-
-    def __init__(self, app: App, address: str) -> None:
-        self._app, self._address = app, address
-        self._rate, self._last = PageRate(), 0.0
-        self._live: Live | None = None
-
-    @contextmanager
-    def on_terminal(self) -> Iterator[None]:
-        if self._app.quiet or not sys.stderr.isatty():
-            yield
-            return
-        with Live(console=Console(stderr=True), refresh_per_second=4, transient=True) as self._live:
-            yield
-        self._live = None
-
-    def show(self, progress: CrawlProgress, reasons: Sequence[tuple[str, int]]) -> None:
-        summary = self._summary(progress)
-        if self._live is not None:
-            lines = [summary, *reason_lines(reasons), f"  Search page: {self._address}"]
-            self._live.update(Text("\n".join(lines)))
-        elif time.monotonic() - self._last >= LINE_SECONDS:
-            self._last = time.monotonic()
-            self._app.say(summary)
-
-    def _summary(self, progress: CrawlProgress) -> str:
-        parts = [
-            f"{progress.crawled:,} fetched",
-            f"{progress.waiting + progress.crawling:,} waiting",
-            f"{progress.indexed:,} searchable",
-            f"{self._rate.add(progress.crawled + progress.failed):,.0f} pages/s",
-        ]
-        if progress.failed:
-            parts.append(f"{progress.failed:,} failed")
-        if chunks := progress.chunks_unbuilt + progress.chunks_unpropagated:
-            parts.append(f"{chunks} chunks being indexed")
-        if progress.full_disk:
-            parts.append(progress.full_disk)
-        return "  ".join(parts)
-
-
-def reason_lines(reasons: Sequence[tuple[str, int]]) -> list[str]:
-    return [
-        f"  {number:,} times: {printable(reason, MAX_REASON_CHARACTERS)}"
-        for reason, number in reasons
-    ]
 
 
 @asynccontextmanager
@@ -111,7 +39,6 @@ async def start_stack(
         # This output is for a person; the processes write log files.
         set_up_logging(level="warning", form=app.settings.log_format)
     with stop_events() as (stop, hurry):
-        app.say("Starting.")
         async with running_stack(app.loaded, options, stop, hurry, say=app.say) as stack:
             try:
                 yield stack, stop
@@ -126,6 +53,8 @@ async def crawl(app: App, options: LocalRunOptions, *, serve: bool) -> None:
         if serve and not stop.is_set():
             app.say(f"Search page: {stack.address} (press Ctrl-C to stop)")
             await stop.wait()
+    if not serve:
+        app.say(f"To search, run `usher up` and open {stack.address}")
 
 
 async def crawl_urls(
@@ -139,37 +68,55 @@ async def crawl_urls(
         if answer.verdict is Verdict.REFUSE:
             reason = printable(answer.detail or answer.reason, MAX_REASON_CHARACTERS)
             app.say(f"{printable(answer.given)}: {reason} (--again fetches it now)")
-    progress = await show_progress(app, stack, hosts, stop)
-    if not progress.done:
+    view = await show_progress(app, stack, hosts, stop)
+    if not view.progress.done:
         raise click.Abort
-    if progress.failed and not progress.crawled:
-        hint = f"usher explain {options.urls[0]}"
-        raise UsherError("No page could be fetched.", hint=hint)
+    if is_nothing_fetched(view):
+        raise UsherError("No page could be fetched.", hint=f"usher explain {options.urls[0]}")
+
+
+def is_nothing_fetched(view: CrawlView) -> bool:
+    """Whether all pages of this run, or of all runs, failed or were blocked by robots.txt."""
+    progress, live = view.progress, view.live
+    if not progress.crawled:
+        return bool(progress.failed or progress.blocked)
+    return live is not None and bool(live.attempted) and not live.fetched
 
 
 async def show_progress(
     app: App, stack: LocalStack, hosts: Sequence[int], stop: asyncio.Event
-) -> CrawlProgress:
-    start, display = time.monotonic(), ProgressDisplay(app, stack.address)
-    last = CrawlProgress(0, 0, 0, 0, 0, 0, 0, 0)
+) -> CrawlView:
+    """Show the progress until the crawl is done or stopped, then the result and what to do next."""
+    display = ProgressDisplay(app, stack.address)
     with display.on_terminal():
-        async for last in watch_progress(stack, hosts, stop):
-            display.show(last, await failure_reasons(stack, hosts))
-    echo(
-        f"{'done' if last.done else 'stopped'}: {last.crawled:,} pages fetched, {last.failed:,} failed, "
-        f"{last.indexed:,} searchable, {time.monotonic() - start:.0f} s"
-    )
-    for line in reason_lines(await failure_reasons(stack, hosts)):
+        async for view in watch_progress(stack, hosts, stop):
+            display.show(view)
+    for line in result_lines(view, display.elapsed):
         echo(line)
-    return last
+    return view
 
 
 async def run_up(app: App, options: LocalRunOptions) -> None:
     async with start_stack(app, options) as (stack, stop):
         if not stop.is_set():
+            await add_tasks(app)
             mgmt = stack.ports.mgmt_url
             echo(f"Search page: {stack.address}, MGMT: {mgmt} (press Ctrl-C to stop)")
         await stop.wait()
+
+
+async def add_tasks(app: App) -> None:
+    """Add the default tasks at the first `usher up`, and tell the user about them."""
+    if not jobs_find_the_database(app.loaded):
+        app.say(
+            "Usher does not recrawl by itself: jobs do not get the database from the environment."
+        )
+        app.say("  → set database_url in usher.toml")
+        return
+    async with queue_transaction(app) as conn:
+        is_new = await add_default_tasks(conn, now=await server_time(conn))
+    if is_new:
+        app.say(f"Due hosts are recrawled every night: usher tasks show {RECRAWL_NAME}")
 
 
 async def run_demo(app: App, *, serve: bool, jobs: bool) -> None:

@@ -1,30 +1,26 @@
 """`usher resources`: list, set, pause and resume resources."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from usher import durations
-from usher.cli.app import App, show_json, show_more, show_table
-from usher.cli.queue_access import parse_duration, queue_transaction, relative_time
-from usher.cli.wording import display_time, printable, records_json
-from usher.db.clock import server_time
+from usher.cli.app import App, show_list
+from usher.cli.area_access import call_in, call_now
+from usher.cli.queue_access import parse_duration, queue_transaction
+from usher.cli.wording import capped_count, display_time, printable, relative_time
 from usher.errors import BadInput
 from usher.queue import admin, task_queries
 from usher.queue.task_queries import MAX_COUNTED_JOBS, ResourceStatus
 
 
-async def find_resources(
-    app: App, *, contains: str | None, after: str, limit: int
-) -> list[ResourceStatus]:
-    async with queue_transaction(app) as conn:
-        return await task_queries.list_resources(conn, contains=contains, after=after, n=limit)
+def list_resources(app: App, *, limit: int, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401
+    resources = call_in(queue_transaction(app), task_queries.list_resources, n=limit, **conditions)
+    show_resources(app, resources, limit=limit, as_json=as_json)
 
 
 def show_resources(
-    app: App, resources: Sequence[ResourceStatus], *, limit: int | None = None, as_json: bool
+    app: App, resources: Sequence[ResourceStatus], *, limit: int = 0, as_json: bool
 ) -> None:
-    if as_json:
-        show_json(records_json(resources))
-        return
     now = display_time()
     rows = [
         (
@@ -32,32 +28,32 @@ def show_resources(
             f"{resource.running} of {resource.capacity}{', paused' if resource.paused else ''}",
             durations.show(resource.interval),
             relative_time(resource.latest_run, now),
-            f"≥ {MAX_COUNTED_JOBS}" if resource.waiting >= MAX_COUNTED_JOBS else resource.waiting,
+            capped_count(resource.waiting, MAX_COUNTED_JOBS),
         )
         for resource in resources
     ]
-    show_table(("RESOURCE", "RUNNING", "INTERVAL", "LAST START", "WAITING"), rows)
-    if limit is not None:
-        show_more(app, resources, limit, resources and printable(resources[-1].name))
+    headings = ("RESOURCE", "RUNNING", "INTERVAL", "LAST START", "WAITING")
+    after = "name" if limit else ""
+    show_list(app, resources, headings, rows, as_json=as_json, limit=limit, after=after)
 
 
-async def set_resource(
-    app: App, name: str, capacity: int | None, interval: str | None
-) -> tuple[ResourceStatus, bool]:
-    """Create or change a resource; return it, and whether it is new."""
+def set_resource(
+    app: App, name: str, *, capacity: int | None, interval: str | None, as_json: bool
+) -> None:
     if not name:
         raise BadInput("The name of a resource is empty.", hint="usher resources list")
     pause = parse_duration(interval) if interval else None
-    async with queue_transaction(app) as conn:
-        now = await server_time(conn)
-        return await admin.set_resource(conn, name, capacity=capacity, interval=pause, now=now)
+    changes = {"capacity": capacity, "interval": pause}
+    resource, new = call_now(queue_transaction(app), admin.set_resource, name, **changes)
+    show_resources(app, [resource], as_json=as_json)
+    app.say("created" if new else "set")
 
 
-async def pause_resource(app: App, name: str) -> ResourceStatus:
-    async with queue_transaction(app) as conn:
-        return await admin.pause_resource(conn, name)
+def pause_resource(app: App, name: str, *, as_json: bool) -> None:
+    paused = call_in(queue_transaction(app), admin.pause_resource, name)
+    show_resources(app, [paused], as_json=as_json)
 
 
-async def resume_resource(app: App, name: str) -> ResourceStatus:
-    async with queue_transaction(app) as conn:
-        return await admin.resume_resource(conn, name, now=await server_time(conn))
+def resume_resource(app: App, name: str, *, as_json: bool) -> None:
+    resumed = call_now(queue_transaction(app), admin.resume_resource, name)
+    show_resources(app, [resumed], as_json=as_json)

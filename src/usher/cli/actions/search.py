@@ -10,8 +10,10 @@ from usher.cli.app import App
 from usher.cli.commands.search import FRONT_URL
 from usher.cli.output import echo, style
 from usher.cli.wording import counted, printable
+from usher.crawl.own_endpoints import PORTS_FILE
 from usher.errors import BadInput, Unreachable, UsherError, errors_by_code
 from usher.http.client.pool import HttpPool
+from usher.local.ports import Ports
 from usher.messages.server import Problem
 from usher.query.language import parse_query
 from usher.search.broker import Broker
@@ -33,8 +35,15 @@ async def search(
         return await search_front_end(app.settings, front, text, limit)
     if mgmt is None:
         with suppress(UsherError):  # no front-end runs on this machine
-            return await search_front_end(app.settings, FRONT_URL, text, limit)
+            return await search_front_end(app.settings, local_front_end(app), text, limit)
     return await search_index_servers(app.settings_for(mgmt), text, limit)
+
+
+def local_front_end(app: App) -> str:
+    """The front-end of `usher up` or `usher crawl` in this data directory, else the default address."""
+    if not (app.settings.data / PORTS_FILE).exists():
+        return FRONT_URL
+    return f"http://{Ports.read(app.settings.data).bind('front')}"
 
 
 async def search_front_end(settings: Settings, url: str, text: str, limit: int) -> SearchListing:
@@ -78,10 +87,17 @@ async def fetch_page(
 async def search_index_servers(settings: Settings, text: str, limit: int) -> SearchListing:
     async with open_cluster(settings) as cluster:
         if not cluster.has_map:
+            if is_local_default(settings):
+                raise Unreachable("Usher is not running on this machine.", hint="usher up")
             hint = "Start `usher up`, or give an address with --front or --mgmt."
             raise Unreachable(cluster.mgmt_error, hint=hint)
         answer = await Broker(cluster).search(parse_query(text), k=limit, hosts=True)
         return listing(answer, 1)
+
+
+def is_local_default(settings: Settings) -> bool:
+    """Whether the address of MGMT is the default one, at which nothing answered."""
+    return settings.mgmt_url == Settings(data=settings.data).mgmt_url
 
 
 def show_results_json(results: SearchListing) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 
 from usher.cli.app import App, show_field, show_json, show_table
-from usher.cli.area_access import mgmt_transaction
+from usher.cli.area_access import call_now, mgmt_transaction
 from usher.cli.output import echo
-from usher.cli.queue_access import parse_since, relative_time
-from usher.cli.wording import display_time, printable, records_json
-from usher.db.clock import server_time
+from usher.cli.queue_access import parse_since
+from usher.cli.wording import display_time, printable, records_json, relative_time
+from usher.db.pool import Connection
 from usher.mgmt import queries as mgmt_queries
 from usher.mgmt.queries import MAX_QUERIES, QueryDay, QueryTermTimes, QueryTimes
 
@@ -23,18 +24,18 @@ class QueryReport:
     day_terms: list[QueryTermTimes]
 
 
-async def read_queries(app: App, since: str, limit: int) -> QueryReport:
-    async with mgmt_transaction(app) as conn:
-        moment = parse_since(since, await server_time(conn))
-        return QueryReport(
-            queries=await mgmt_queries.queries(conn, since=moment),
-            terms=await mgmt_queries.terms(conn, since=moment, n=limit),
-            days=await mgmt_queries.query_days(conn, since=moment),
-            day_terms=await mgmt_queries.query_day_terms(conn, since=moment, n=limit),
-        )
+async def read_queries(conn: Connection, since: str, limit: int, now: datetime) -> QueryReport:
+    moment = parse_since(since, now)
+    return QueryReport(
+        queries=await mgmt_queries.queries(conn, since=moment),
+        terms=await mgmt_queries.terms(conn, since=moment, n=limit),
+        days=await mgmt_queries.query_days(conn, since=moment),
+        day_terms=await mgmt_queries.query_day_terms(conn, since=moment, n=limit),
+    )
 
 
-def show_queries(report: QueryReport, *, as_json: bool) -> None:
+def show_queries(app: App, since: str, limit: int, *, as_json: bool) -> None:
+    report = call_now(mgmt_transaction(app), read_queries, since, limit)
     queries = report.queries
     if as_json:
         lists = {

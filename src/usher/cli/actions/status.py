@@ -1,15 +1,17 @@
-"""`usher status`: show the stages and what blocks them, as text or JSON."""
+"""`usher status`: read the state of both areas, and show the stages and what blocks them, as text or JSON."""
 
 import asyncio
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from usher.cli.actions.status_data import StatusReport, open_reader
 from usher.cli.app import App, show_json, table_lines
+from usher.cli.area_access import POOL_SIZE, READER, prepare_schema
 from usher.cli.output import CLEAR_SCREEN, echo, style
 from usher.cli.wording import (
     counted,
@@ -20,8 +22,23 @@ from usher.cli.wording import (
     records_json,
     time_text,
 )
-from usher.observe.blockers import Blocker
-from usher.observe.stages import MAX_COUNTED, FailingComponent, QueueStatus, WorkStatus
+from usher.db.areas import AreaDatabases, open_areas
+from usher.db.clock import DatabaseClock
+from usher.db.pool import Connection, Database, connect
+from usher.errors import ServerUnusable, Unreachable
+from usher.observe.blockers import Blocker, SystemState, find_blockers, is_running
+from usher.observe.causes import database_cause, free_bytes
+from usher.observe.stages import (
+    MAX_COUNTED,
+    CrashedProcess,
+    FailingComponent,
+    QueueStatus,
+    WorkStatus,
+    read_queue,
+    read_work,
+)
+from usher.schema.state import schema_state
+from usher.settings import Settings
 
 REFRESH_SECONDS = 2.0
 HEADINGS = ("STAGE", "WAITING", "OLDEST", "IN PROGRESS", "FAILED", "LAST HOUR", "BY")
@@ -38,6 +55,90 @@ HOST_STATES = {
 }
 MAX_REASON_CHARACTERS = 1_000
 MAX_PAUSED_NAMES = 3
+AREAS = ("work", "control")
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """The state at one moment; None for an area whose schema is out of date."""
+
+    at: datetime
+    work: WorkStatus | None
+    queue: QueueStatus | None
+    blockers: Sequence[Blocker]
+
+
+@dataclass(slots=True)
+class StatusReader:
+    """The databases that can be read, and the schemas that are behind or ahead of this program."""
+
+    settings: Settings
+    areas: dict[str, Database]
+    behind: dict[str, int]
+    ahead: list[str]
+
+    async def read(self) -> StatusReport:
+        """Read each database in one read-only transaction."""
+        clock = next((db.clock for db in self.areas.values()), DatabaseClock())
+        now, work, queue = clock.now(), None, None
+        if "work" in self.areas:
+            async with read_transaction(self.areas["work"]) as conn:
+                work = await read_work(conn, now=now)
+        if "control" in self.areas:
+            async with read_transaction(self.areas["control"]) as conn:
+                queue = await read_queue(conn, now=now)
+        data = self.settings.data
+        free = free_bytes(data) if data.exists() else None
+        system = SystemState(self.behind, self.ahead, free, data, clock.skew.total_seconds())
+        return StatusReport(now, work, queue, find_blockers(system, work, queue, now))
+
+
+@asynccontextmanager
+async def open_reader(app: App) -> AsyncIterator[StatusReader]:
+    """Open the databases; if one cannot be used, the error names the cause as `usher doctor` does."""
+    settings = app.settings
+    try:
+        async with open_areas_to_read(settings) as reader:
+            yield reader
+    except (Unreachable, ServerUnusable) as error:
+        cause = database_cause(error, settings)
+        raise type(error)(cause.words, hint=cause.next_step) from error
+
+
+@asynccontextmanager
+async def open_areas_to_read(settings: Settings) -> AsyncIterator[StatusReader]:
+    with open_areas(settings) as areas:
+        async with AsyncExitStack() as stack:
+            reader = StatusReader(settings, {}, {}, [])
+            for schema in AREAS:
+                if await is_current(areas, schema, reader):
+                    seconds = settings.connect_timeout
+                    role = await prepare_schema(areas, schema, READER, seconds)
+                    dsn = areas.dsn(schema)
+                    db = Database(dsn, size=POOL_SIZE, patience=seconds, role=role)
+                    reader.areas[schema] = await stack.enter_async_context(db)
+            yield reader
+
+
+async def is_current(areas: AreaDatabases, schema: str, reader: StatusReader) -> bool:
+    """Whether a schema can be read; one of the embedded server is migrated before it is read."""
+    seconds = reader.settings.connect_timeout
+    async with await connect(areas.dsn(schema), patience=seconds) as conn:
+        version = await schema_state(conn, schema)
+    if version.unknown:
+        reader.ahead.append(schema)
+    elif version.pending and not areas.is_embedded(schema):
+        reader.behind[schema] = len(version.pending)
+    else:
+        return True
+    return False
+
+
+@asynccontextmanager
+async def read_transaction(db: Database) -> AsyncIterator[Connection]:
+    async with db.transaction() as conn:
+        await conn.execute("set transaction isolation level repeatable read, read only")
+        yield conn
 
 
 async def show_once(app: App, *, as_json: bool) -> bool:
@@ -79,7 +180,7 @@ def render(report: StatusReport) -> list[str]:
     if report.work:
         fields = summary_fields(report.work, report.at)
         lines += ["", *(f"{name:<12}{text}" for name, text in fields)]
-    lines += ["", *blocker_lines(report.blockers)]
+    lines += ["", *blocker_lines(report)]
     if report.work and not report.work.pages.known:
         lines.append("The guestbook is empty.\n    → usher add URL")
     return lines
@@ -153,6 +254,8 @@ def summary_fields(work: WorkStatus, now: datetime) -> Iterator[tuple[str, str]]
     for component in work.failing:
         yield "", failing_text(component, now)
     yield "watchdog", watchdog_text(work, now)
+    for number, crash in enumerate(work.crashes):
+        yield "" if number else "crashes", crash_text(crash, now)
 
 
 def watchdog_text(work: WorkStatus, now: datetime) -> str:
@@ -162,6 +265,14 @@ def watchdog_text(work: WorkStatus, now: datetime) -> str:
         return active
     ago = f"{age(last.ended_at, now)} ago"
     return f"{active}; last round {ago}, took {last.seconds:.2f} s, on {printable(last.machine)}"
+
+
+def crash_text(crash: CrashedProcess, now: datetime) -> str:
+    """`crawler crashed 2 times, last at … (signal 9), see LOG`."""
+    when = time_text(crash.last, now)
+    how, _, log = crash.reason.partition("; ")
+    often = f"once, at {when}" if crash.number == 1 else f"{crash.number} times, last at {when}"
+    return f"{crash.process} crashed {often}: {printable(how)}, {printable(log, MAX_REASON_CHARACTERS)}"
 
 
 def row_lines(work: WorkStatus) -> Iterator[str]:
@@ -180,6 +291,7 @@ def component_text(work: WorkStatus) -> str:
     counts: Counter[str] = Counter()
     for group in work.crews:
         health = "silent" if group.silent and group.health == "healthy" else group.health
+        health = "stopped" if group.stopped else health
         counts[f"{SHORT_TYPES.get(group.type, group.type)} {health}"] += group.number
     return ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "none"
 
@@ -193,12 +305,15 @@ def failing_text(component: FailingComponent, now: datetime) -> str:
     return f"{component.host} is {state} since {since}: {reason}{empty}"
 
 
-def blocker_lines(blockers: Sequence[Blocker]) -> Iterator[str]:
-    if not blockers:
-        yield style("All stages are healthy.", fg="green")
+def blocker_lines(report: StatusReport) -> Iterator[str]:
+    if not report.blockers:
+        if report.work and not is_running(report.work, report.queue):
+            yield "Usher is not running.\n    → usher up"
+        else:
+            yield style("All stages are healthy.", fg="green")
         return
     yield style("Problems", fg="red", bold=True)
-    for number, blocker in enumerate(blockers, 1):
+    for number, blocker in enumerate(report.blockers, 1):
         yield f"{number:>2}. {printable(blocker.words, MAX_REASON_CHARACTERS)}"
         yield f"    → {printable(blocker.command, MAX_REASON_CHARACTERS)}"
 
@@ -211,6 +326,7 @@ def status_json(report: StatusReport) -> dict[str, Any]:
     return {
         "at": json_value(report.at),
         "well": not report.blockers,
+        "running": is_running(report.work, report.queue) if report.work else None,
         "work": record_json(report.work) if report.work else None,
         "queue": record_json(report.queue) if report.queue else None,
         "holdups": records_json(report.blockers),

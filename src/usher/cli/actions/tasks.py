@@ -6,7 +6,8 @@ from typing import Any
 
 from usher import durations
 from usher.cli.actions.jobs_details import MAX_TEXT_CHARACTERS, show_attempts
-from usher.cli.app import App, show_field, show_json, show_more, show_table
+from usher.cli.app import App, run, show_field, show_json, show_list
+from usher.cli.area_access import call_in
 from usher.cli.output import echo
 from usher.cli.queue_access import (
     command_line,
@@ -15,10 +16,17 @@ from usher.cli.queue_access import (
     parse_duration,
     parse_type,
     queue_transaction,
-    relative_time,
 )
-from usher.cli.wording import display_time, printable, record_json, records_json, time_text
+from usher.cli.wording import (
+    display_time,
+    printable,
+    record_json,
+    records_json,
+    relative_time,
+    time_text,
+)
 from usher.db.clock import server_time
+from usher.db.pool import Connection
 from usher.errors import BadInput
 from usher.queue import admin, queries, task_queries, tasks
 from usher.queue.jobs import EnqueuedJob
@@ -33,15 +41,9 @@ CLOCK_FIELDS = ("periodicity", "hour", "minute", "second", "cron", "timezone")
 CLEARABLE_FIELDS = ("name", "resource", "data")  # an empty text removes the value
 
 
-async def find_tasks(app: App, *, after: int, limit: int, **conditions: Any) -> list[StoredTask]:  # noqa: ANN401
-    async with queue_transaction(app) as conn:
-        return await task_queries.list_tasks(conn, after_id=after, n=limit, **conditions)
-
-
-def show_tasks(app: App, tasks_: list[StoredTask], *, limit: int, as_json: bool) -> None:
-    if as_json:
-        show_json(records_json(tasks_))
-        return
+def list_tasks(app: App, *, after: int, limit: int, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401
+    conditions |= {"after_id": after, "n": limit}
+    tasks_ = call_in(queue_transaction(app), task_queries.list_tasks, **conditions)
     rows = [
         (
             task.id,
@@ -55,8 +57,8 @@ def show_tasks(app: App, tasks_: list[StoredTask], *, limit: int, as_json: bool)
         )
         for task in tasks_
     ]
-    show_table(("ID", "NAME", "TYPE", "RUNS", "NEXT", "LAST", "JOB", "COMMAND"), rows)
-    show_more(app, tasks_, limit, tasks_ and tasks_[-1].id)
+    headings = ("ID", "NAME", "TYPE", "RUNS", "NEXT", "LAST", "JOB", "COMMAND")
+    show_list(app, tasks_, headings, rows, as_json=as_json, limit=limit, after="id")
 
 
 def clock_text(task: StoredTask) -> str:
@@ -82,13 +84,13 @@ def task_label(task: StoredTask) -> str:
     return f"{task.id} {printable(task.name)}" if task.name else str(task.id)
 
 
-async def read_task(app: App, text: str) -> tuple[StoredTask, list[ListedJob]]:
-    async with queue_transaction(app) as conn:
-        task = await find_task(conn, text)
-        return task, await queries.list_jobs(conn, log=True, task=task.id, n=MAX_RUNS)
+async def find_runs(conn: Connection, text: str) -> tuple[StoredTask, list[ListedJob]]:
+    task = await find_task(conn, text)
+    return task, await queries.list_jobs(conn, log=True, task=task.id, n=MAX_RUNS)
 
 
-def show_task(task: StoredTask, runs: Sequence[ListedJob], *, as_json: bool) -> None:
+def show_task(app: App, text: str, *, as_json: bool) -> None:
+    task, runs = call_in(queue_transaction(app), find_runs, text)
     if as_json:
         show_json({**record_json(task), "runs": records_json(runs)})
         return
@@ -177,14 +179,16 @@ async def run_tasks(app: App, texts: Sequence[str]) -> list[EnqueuedJob]:
         return [await admin.run_task(conn, id_, now=now) for id_ in ids]
 
 
-def show_enqueued(app: App, jobs: Sequence[EnqueuedJob], *, as_json: bool) -> None:
+def start_tasks(app: App, texts: Sequence[str], *, as_json: bool) -> bool:
+    """Create a job of each task and show it; whether all jobs are new."""
+    jobs = run(run_tasks(app, texts))
     if as_json:
         show_json(records_json(jobs))
-        return
-    for job in jobs:
+    for job in () if as_json else jobs:
         echo(job.id)
         if not job.new:
             app.say(f"Job {job.id} of this task already waits or runs: usher jobs show {job.id}")
+    return all(job.new for job in jobs)
 
 
 def show_live_job(app: App, task: StoredTask) -> None:

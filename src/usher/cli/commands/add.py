@@ -1,11 +1,11 @@
 """`usher add`: ask the door to admit URLs."""
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run
+from usher.cli import actions
+from usher.cli.app import App, existing_file, json_option, pass_app, run
 
 
 @click.command()
@@ -16,7 +16,7 @@ from usher.cli.app import App, json_option, pass_app, run
     "--file",
     "files",
     multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=existing_file,
     help="Read URLs from this file, one per line; may be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the door's answers; change nothing.")
@@ -24,8 +24,7 @@ from usher.cli.app import App, json_option, pass_app, run
 @click.option("--jsonl", "as_lines", is_flag=True, help="Print each answer as a line of JSON.")
 @json_option
 @pass_app
-@click.pass_context
-def add(ctx: click.Context, app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
+def add(app: App, /, **options: Any) -> int:  # noqa: ANN401 - as click read them
     """Knock at the door: ask it to admit URLs, so that they are crawled.
 
     The door answers each URL with a verdict (admit, wait or refuse) and a reason. It queues what it
@@ -42,12 +41,10 @@ def add(ctx: click.Context, app: App, /, **options: Any) -> None:  # noqa: ANN40
       usher add --file urls.txt
       zcat urls.gz | usher add --jsonl - > answers.jsonl
     """
-    from usher.cli.actions import add as actions
-
-    given = actions.AddOptions(**options)
+    given = actions.add.AddOptions(**options)
     if not given.urls and not given.files:
         raise click.UsageError("Give a URL, --file FILE, or - for standard input.")
     if given.as_json and given.as_lines:
         raise click.UsageError("Give --json or --jsonl, not both.")
-    counts = run(actions.add_urls(app, given))
-    ctx.exit(3 if counts.all_refused else 0)
+    counts = run(actions.add.add_urls(app, given))
+    return 3 if counts.all_refused else 0

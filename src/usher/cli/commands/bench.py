@@ -15,8 +15,7 @@ BENCH_DIRECTORY = Path(__file__).parents[4] / "bench"
 @click.command()
 @click.argument("name", required=False)
 @click.option("--quick", is_flag=True, help="A smaller run of less than 50 s.")
-@click.pass_context
-def bench(ctx: click.Context, name: str | None, *, quick: bool) -> None:
+def bench(name: str | None, *, quick: bool) -> int:
     """Run a benchmark and print one JSON object; without a name, list them.
 
     \b
@@ -31,11 +30,11 @@ def bench(ctx: click.Context, name: str | None, *, quick: bool) -> None:
     )
     if name is None:
         echo("\n".join(names))
-        return
+        return 0
     if name not in names:
         raise NotFound(
             f"There is no benchmark named {name!r} in {BENCH_DIRECTORY}.",
             hint=f"One of: {', '.join(names)}." if names else "Use a checkout of the source.",
         )
     command = [sys.executable, str(BENCH_DIRECTORY / f"{name}.py"), *(["--quick"] if quick else [])]
-    ctx.exit(subprocess.run(command, check=False).returncode)
+    return subprocess.run(command, check=False).returncode

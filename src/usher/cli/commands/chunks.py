@@ -1,15 +1,19 @@
 """`usher chunks`: list, show, retry and compact chunks."""
 
+from typing import Any
+
 import click
 
-from usher.cli.app import App, json_option, limit_option, pass_app, run
+from usher.cli import actions
+from usher.cli.app import App, json_option, limit_option, pass_app
+from usher.cli.help import HelpGroup
 
 STAGES = (
     "crawling", "crawled", "building", "built", "propagated", "retired", "error", "parked", "failed",
 )  # fmt: skip
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def chunks() -> None:
     """List, show, retry and compact chunks: batches of pages on their way from a crawler to the rows.
 
@@ -25,7 +29,10 @@ def chunks() -> None:
 
 @chunks.command(name="list")
 @click.option(
-    "--state", type=click.Choice(STAGES), help="Only in this state; failed: error or parked."
+    "--state",
+    "stage",
+    type=click.Choice(STAGES),
+    help="Only in this state; failed: error or parked.",
 )
 @click.option("--crawler", metavar="HOST", help="Only chunks that this crawler must keep.")
 @click.option("--builder", metavar="HOST", help="Only chunks that this builder must keep.")
@@ -36,18 +43,7 @@ def chunks() -> None:
 @click.option("--summary", is_flag=True, help="Show only the number of chunks in each state.")
 @json_option
 @pass_app
-def list_(
-    app: App,
-    /,
-    *,
-    state: str | None,
-    crawler: str | None,
-    builder: str | None,
-    limit: int,
-    after: int | None,
-    summary: bool,
-    as_json: bool,
-) -> None:
+def list_(app: App, /, *, summary: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List chunks, newest first: state, last change, lease, crawler, builder and error.
 
     The summary counts up to 10,000 of each state; more are shown as ≥ 10000.
@@ -58,19 +54,12 @@ def list_(
       usher chunks list --crawler 10.0.0.1:5000
       usher chunks list --after 101 --limit 20
     """
-    from usher.cli.actions import chunks as actions
-
-    if summary:
-        if state or crawler or builder or after:
-            raise click.UsageError("--summary counts all chunks; use it without other filters.")
-        actions.show_counts(run(actions.count_chunks(app)), as_json=as_json)
+    if not summary:
+        actions.chunks.list_chunks(app, as_json=as_json, **options)
         return
-    listed = run(
-        actions.find_chunks(
-            app, stage=state, crawler=crawler, builder=builder, limit=limit, after=after
-        )
-    )
-    actions.show_chunks(app, listed, limit=limit, as_json=as_json)
+    if any(value for name, value in options.items() if name != "limit"):
+        raise click.UsageError("--summary counts all chunks; use it without other filters.")
+    actions.chunks.show_counts(app, as_json=as_json)
 
 
 @chunks.command()
@@ -79,9 +68,7 @@ def list_(
 @pass_app
 def show(app: App, chunk: str, *, as_json: bool) -> None:
     """Show one chunk: its crawler and builder, or its source chunks, its copies and its pages."""
-    from usher.cli.actions import chunks as actions
-
-    actions.show_chunk(run(actions.read_chunk(app, chunk)), as_json=as_json)
+    actions.chunks.show_chunk(app, chunk, as_json=as_json)
 
 
 @chunks.command()
@@ -89,10 +76,7 @@ def show(app: App, chunk: str, *, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Every parked chunk.")
 @json_option
 @pass_app
-@click.pass_context
-def retry(
-    ctx: click.Context, app: App, ids: tuple[str, ...], *, everything: bool, as_json: bool
-) -> None:
+def retry(app: App, ids: tuple[str, ...], *, everything: bool, as_json: bool) -> int:
     """Offer parked chunks, which could not be built, to the builders again.
 
     Exit code 3 if none of them was parked.
@@ -102,12 +86,10 @@ def retry(
       usher chunks retry 101 102
       usher chunks retry --all
     """
-    from usher.cli.actions import chunks as actions
-
     if bool(ids) == everything:
         raise click.UsageError("Give chunks or --all.")
-    results = run(actions.retry_chunks(app, None if everything else ids))
-    ctx.exit(0 if actions.show_retried(app, results, as_json=as_json) or everything else 3)
+    retried = actions.chunks.retry_chunks(app, None if everything else ids, as_json=as_json)
+    return 0 if retried or everything else 3
 
 
 @chunks.command()
@@ -124,6 +106,4 @@ def compact(app: App, *, dry_run: bool, as_json: bool) -> None:
       usher chunks compact --dry-run
       usher chunks compact
     """
-    from usher.cli.actions import chunks as actions
-
-    actions.show_compacted(app, run(actions.compact_chunks(app, dry_run=dry_run)), as_json=as_json)
+    actions.chunks.compact_chunks(app, dry_run=dry_run, as_json=as_json)

@@ -1,14 +1,18 @@
 """`usher components`: list, show and drain components, and manage the rows of index servers."""
 
+from typing import Any
+
 import click
 
-from usher.cli.app import App, json_option, limit_option, pass_app, run, yes_option
+from usher.cli import actions
+from usher.cli.app import App, json_option, limit_option, pass_app, yes_option
+from usher.cli.help import HelpGroup
 
 TYPES = ("crawler", "index-builder", "index-server", "front-end", "manager")
 HEALTHS = ("healthy", "failure", "probation")
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def components() -> None:
     """List and drain components (crawlers, builders, index servers, front-ends), and manage rows.
 
@@ -17,29 +21,25 @@ def components() -> None:
       usher components list
       usher components list --type index-server --health failure
       usher components show 10.0.0.7:5000
+      usher components events
       usher components drain 10.0.0.7:5000
       usher components rows --set 3
     """
 
 
 @components.command(name="list")
-@click.option("--type", "type_", type=click.Choice(TYPES), help="Only of this type.")
+@click.option("--type", type=click.Choice(TYPES), help="Only of this type.")
 @click.option("--health", type=click.Choice(HEALTHS), help="Only with this health.")
 @limit_option
 @click.option("--after", default="", metavar="HOST", help="Start after this host.")
 @json_option
 @pass_app
-def list_(
-    app: App, type_: str | None, health: str | None, limit: int, after: str, *, as_json: bool
-) -> None:
+def list_(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List components by host: state, health, last sign of life, row and chunks.
 
     Chunks are counted up to 10,000; more are shown as ≥ 10000.
     """
-    from usher.cli.actions import components as actions
-
-    views = run(actions.find_components(app, type=type_, health=health, limit=limit, after=after))
-    actions.show_components(app, views, limit=limit, as_json=as_json)
+    actions.components.list_components(app, **options)
 
 
 @components.command()
@@ -51,9 +51,24 @@ def list_(
 @pass_app
 def show(app: App, host: str, type_: str | None, *, as_json: bool) -> None:
     """Show one component: its state, health, chunks and latest events."""
-    from usher.cli.actions import components as actions
+    actions.components.show_component(app, host, type_, as_json=as_json)
 
-    actions.show_component(run(actions.read_component(app, host, type_)), as_json=as_json)
+
+@components.command()
+@limit_option
+@click.option(
+    "--after", type=click.IntRange(1, 2**63 - 1), metavar="ID", help="Start after this event."
+)
+@json_option
+@pass_app
+def events(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
+    """List what happened to components and chunks, latest first: changes of health and state, crashes, lost chunks.
+
+    \b
+    Examples:
+      usher components events --limit 20
+    """
+    actions.components.list_events(app, **options)
 
 
 @components.command()
@@ -67,10 +82,7 @@ def drain(app: App, host: str) -> None:
       usher components drain 10.0.0.7:5000
       usher components show 10.0.0.7:5000     the chunks it still holds
     """
-    from usher.cli.actions import components as actions
-
-    component = run(actions.set_drain(app, host, on=True))
-    app.say(f"draining {component.host}: usher components show {component.host}")
+    actions.components.drain(app, host)
 
 
 @components.command()
@@ -78,9 +90,7 @@ def drain(app: App, host: str) -> None:
 @pass_app
 def undrain(app: App, host: str) -> None:
     """Assign chunks to an index server again."""
-    from usher.cli.actions import components as actions
-
-    app.say(f"not draining {run(actions.set_drain(app, host, on=False)).host}")
+    actions.components.undrain(app, host)
 
 
 @components.command()
@@ -98,8 +108,6 @@ def rows(app: App, number: int | None, *, as_json: bool, yes: bool) -> None:
       usher components rows
       usher components rows --set 3
     """
-    from usher.cli.actions import components as actions
-
     if number is not None:
-        actions.change_rows(app, number, yes=yes)
-    actions.show_rows(run(actions.read_rows(app)), as_json=as_json)
+        actions.components.change_rows(app, number, yes=yes)
+    actions.components.show_rows(app, as_json=as_json)

@@ -11,6 +11,7 @@ from usher.cli.app import (
     json_option,
     mgmt_option,
     pass_app,
+    range_option,
     run,
     run_until_stopped,
     show_field,
@@ -29,25 +30,20 @@ FIELDS = ("url", "status", "result", "why", "robots", "delay", "type", "length",
 @mgmt_option
 @bind_option("127.0.0.1:8421", "Address where builders download crawled chunks.")
 @host_option
-@click.option(
-    "--pages", type=click.IntRange(1, 1000), default=50, show_default=True, help="Pages per chunk."
-)
-@click.option(
-    "--chunks", type=click.IntRange(1, 1000), default=8, show_default=True, help="Chunks at once."
-)
-@click.option("--keep-warc", is_flag=True, help="Keep all WARC files as an archive.")
+@range_option("--pages", 50, 1, 1000, "Pages per chunk.")
+@range_option("--chunks", 8, 1, 1000, "Chunks at once.")
+@click.option("--keep-warc", "keep", is_flag=True, help="Keep all WARC files as an archive.")
 @click.option("--insecure", is_flag=True, help="Serve files to other machines without a token.")
 @pass_app
 def crawler(
     app: App,
+    /,
+    *,
     mgmt: str | None,
     bind: str,
-    host: str,
     pages: int,
     chunks: int,
-    *,
-    keep_warc: bool,
-    insecure: bool,
+    **options: Any,  # noqa: ANN401 - as click read them
 ) -> None:
     """Fetch the pages that MGMT assigns until stopped; several crawlers may run.
 
@@ -65,12 +61,9 @@ def crawler(
     from usher.crawl.service import CrawlerOptions, run_crawler
     from usher.http.server.listen import read_bind
 
-    settings = app.settings_for(mgmt)
-    load = CrawlerLoad(pages=pages, chunks=chunks)
-    options = CrawlerOptions(
-        bind=read_bind(bind), host=host, load=load, keep=keep_warc, insecure=insecure
-    )
-    run_until_stopped(app, lambda stop: run_crawler(settings, options, stop, ready=echo))
+    settings, load = app.settings_for(mgmt), CrawlerLoad(pages=pages, chunks=chunks)
+    given = CrawlerOptions(bind=read_bind(bind), load=load, **options)
+    run_until_stopped(app, lambda stop: run_crawler(settings, given, stop, ready=echo))
 
 
 @click.command()
@@ -79,7 +72,7 @@ def crawler(
 @click.option("--text", "whole_text", is_flag=True, help="Show the whole text.")
 @json_option
 @pass_app
-def fetch(app: App, url: str, *, all_links: bool, whole_text: bool, as_json: bool) -> None:
+def fetch(app: App, url: str, *, all_links: bool, whole_text: bool, as_json: bool) -> int:
     """Fetch one page as the crawler would, and show the result; nothing is stored.
 
     \b
@@ -98,8 +91,7 @@ def fetch(app: App, url: str, *, all_links: bool, whole_text: bool, as_json: boo
     else:
         links = None if all_links else MAX_LINKS
         show_page(page, links=links, text=None if whole_text else MAX_TEXT_CHARACTERS)
-    if not page["findable"]:
-        raise SystemExit(3)
+    return 0 if page["findable"] else 3
 
 
 def show_page(page: dict[str, Any], *, links: int | None, text: int | None) -> None:

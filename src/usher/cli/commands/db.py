@@ -1,8 +1,9 @@
 """`usher db`: create, migrate, back up and check the schemas and roles of the databases."""
 
 import dataclasses
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
@@ -11,13 +12,22 @@ from usher.cli.app import (
     confirm,
     json_option,
     pass_app,
+    range_option,
     run,
     show_json,
+    show_list,
     show_table,
     yes_option,
 )
+from usher.cli.help import HelpGroup
 from usher.cli.output import echo
 
+if TYPE_CHECKING:
+    from usher.db.areas import AreaDatabases
+    from usher.schema.state import SchemaState
+
+P = ParamSpec("P")
+T = TypeVar("T")
 SCHEMA_NAMES = ("work", "control", "feeds", "multimatch")
 schema_option = click.option(
     "--schema",
@@ -28,7 +38,20 @@ schema_option = click.option(
 )
 
 
-@click.group()
+def call_with_areas(
+    app: App,
+    function: "Callable[Concatenate[AreaDatabases, P], Coroutine[Any, Any, T]]",
+    *args: P.args,
+    **values: P.kwargs,
+) -> T:
+    """Call one function with the databases of the settings, and return its result."""
+    from usher.db.areas import open_areas
+
+    with open_areas(app.settings) as areas:
+        return run(function(areas, *args, **values))
+
+
+@click.group(cls=HelpGroup)
 def db() -> None:
     """Create, migrate, back up and check the databases.
 
@@ -47,26 +70,22 @@ def db() -> None:
 @pass_app
 def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
     """Show the version of each schema; exit code 6 if one is behind."""
-    from usher.db.areas import open_areas
     from usher.schema import migrate
     from usher.schema.state import out_of_date_error, unknown_migrations_error
 
-    with open_areas(app.settings) as areas:
-        states = run(migrate.status(areas, schemas or SCHEMA_NAMES))
-    if as_json:
-        show_json([{**dataclasses.asdict(state), "current": state.current} for state in states])
-    else:
-        rows = [
-            (
-                state.schema,
-                state.applied[-1] if state.applied else "-",
-                len(state.applied),
-                len(state.pending),
-                len(state.unknown),
-            )
-            for state in states
-        ]
-        show_table(("SCHEMA", "VERSION", "APPLIED", "PENDING", "UNKNOWN"), rows)
+    states = call_with_areas(app, migrate.status, schemas or SCHEMA_NAMES)
+    rows = [
+        (
+            state.schema,
+            state.applied[-1] if state.applied else "-",
+            len(state.applied),
+            len(state.pending),
+            len(state.unknown),
+        )
+        for state in states
+    ]
+    headings = ("SCHEMA", "VERSION", "APPLIED", "PENDING", "UNKNOWN")
+    show_list(app, states, headings, rows, as_json=as_json, to_json=state_json)
     for state in states:
         if state.unknown:
             raise unknown_migrations_error(state)
@@ -80,13 +99,10 @@ def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
 @pass_app
 def migrate_(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
     """Migrate the schemas to this version; several may run at once."""
-    from usher.db.areas import open_areas
     from usher.schema import migrate
 
-    with open_areas(app.settings) as areas:
-        steps = run(
-            migrate.migrate(areas, schemas or SCHEMA_NAMES, patience=app.settings.connect_timeout)
-        )
+    timeout = app.settings.connect_timeout
+    steps = call_with_areas(app, migrate.migrate, schemas or SCHEMA_NAMES, patience=timeout)
     report(app, "applied", steps, as_json=as_json)
 
 
@@ -109,26 +125,18 @@ def create(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
 
 @db.command()
 @click.option("--schema", required=True, type=click.Choice(SCHEMA_NAMES))
-@click.option(
-    "--steps",
-    default=1,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="Number of migrations to undo.",
-)
+@range_option("--steps", 1, 1, None, "Number of migrations to undo.")
 @json_option
 @yes_option
 @pass_app
 def rollback(app: App, schema: str, steps: int, *, as_json: bool, yes: bool) -> None:
     """Undo the newest migrations of one schema; their data is lost."""
-    from usher.db.areas import open_areas
     from usher.schema import migrate
 
     confirm(
         f"Undo the newest {steps} migration(s) of schema {schema} and lose their data?", yes=yes
     )
-    with open_areas(app.settings) as areas:
-        undone = run(migrate.rollback(areas, schema, count=steps))
+    undone = call_with_areas(app, migrate.rollback, schema, count=steps)
     report(app, "undone", undone, as_json=as_json)
 
 
@@ -138,13 +146,11 @@ def rollback(app: App, schema: str, steps: int, *, as_json: bool, yes: bool) -> 
 @pass_app
 def drop(app: App, schemas: tuple[str, ...], *, yes: bool) -> None:
     """Remove schemas with all their data."""
-    from usher.db.areas import open_areas
     from usher.schema import migrate
 
     chosen = schemas or SCHEMA_NAMES
     confirm(f"Remove {', '.join(chosen)} with all their data?", yes=yes)
-    with open_areas(app.settings) as areas:
-        run(migrate.drop(areas, chosen))
+    call_with_areas(app, migrate.drop, chosen)
     app.say(f"removed {', '.join(chosen)}")
 
 
@@ -155,19 +161,13 @@ def drop(app: App, schemas: tuple[str, ...], *, yes: bool) -> None:
 @pass_app
 def dump(app: App, directory: Path, schemas: tuple[str, ...], *, as_json: bool) -> None:
     """Back up the schemas to a new directory, as of one moment."""
-    from usher.db.areas import open_areas
     from usher.schema import dump as dumps
 
-    with open_areas(app.settings) as areas:
-        written = run(
-            dumps.dump(areas, directory, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)
-        )
-    if as_json:
-        show_json([dataclasses.asdict(file) for file in written])
-    else:
-        show_table(
-            ("SCHEMA", "FILE", "BYTES"), [(file.schema, file.file, file.bytes) for file in written]
-        )
+    chosen, pg_bin = schemas or SCHEMA_NAMES, app.settings.pg_bin
+    written = call_with_areas(app, dumps.dump, directory, chosen, pg_bin=pg_bin)
+    rows = [(file.schema, file.file, file.bytes) for file in written]
+    headings = ("SCHEMA", "FILE", "BYTES")
+    show_list(app, written, headings, rows, as_json=as_json, to_json=dataclasses.asdict)
 
 
 @db.command()
@@ -200,12 +200,10 @@ def incarnate(app: App, reason: str, *, yes: bool) -> None:
     Run it after point-in-time recovery, pg_restore or a failover with data loss, before MGMT starts: new ids continue
     after all issued ones, and index servers compare their chunks with the database.
     """
-    from usher.db.areas import open_areas
     from usher.schema import restore as restores
 
     confirm("Compare the chunks of all index servers? Searches are partial until then.", yes=yes)
-    with open_areas(app.settings) as areas:
-        run(restores.incarnate(areas, reason))
+    call_with_areas(app, restores.incarnate, reason)
     app.say("A new incarnation was started.")
 
 
@@ -214,14 +212,10 @@ def incarnate(app: App, reason: str, *, yes: bool) -> None:
 @pass_app
 def schema(app: App, schemas: tuple[str, ...]) -> None:
     """Print the schemas as SQL, in a stable order."""
-    from usher.db.areas import open_areas
     from usher.schema import dump as dumps
 
-    with open_areas(app.settings) as areas:
-        echo(
-            run(dumps.schema_ddl(areas, schemas or SCHEMA_NAMES, pg_bin=app.settings.pg_bin)),
-            nl=False,
-        )
+    chosen, pg_bin = schemas or SCHEMA_NAMES, app.settings.pg_bin
+    echo(call_with_areas(app, dumps.schema_ddl, chosen, pg_bin=pg_bin), nl=False)
 
 
 @db.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -236,8 +230,7 @@ def schema(app: App, schemas: tuple[str, ...]) -> None:
 @click.option("--role", default="", metavar="ROLE", help="Role to use, such as usher_reader.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[PSQL ARGS]...")
 @pass_app
-@click.pass_context
-def shell(ctx: click.Context, app: App, schema_: str, role: str, words: tuple[str, ...]) -> None:
+def shell(app: App, schema_: str, role: str, words: tuple[str, ...]) -> int:
     """Open psql on a database with the login of the settings; further arguments go to psql.
 
     \b
@@ -254,7 +247,7 @@ def shell(ctx: click.Context, app: App, schema_: str, role: str, words: tuple[st
         raise click.BadParameter(f"{role!r} is none of {', '.join(ROLES)}.", param_hint="--role")
     with open_areas(app.settings) as areas:
         pg_bin = app.settings.pg_bin
-        ctx.exit(run_psql(areas.dsn(schema_), words, schema=schema_, role=role, pg_bin=pg_bin))
+        return run_psql(areas.dsn(schema_), words, schema=schema_, role=role, pg_bin=pg_bin)
 
 
 @db.group()
@@ -270,11 +263,9 @@ def roles() -> None:
 @pass_app
 def create_roles(app: App, *, passwords: bool, as_json: bool) -> None:
     """Create the roles and set their grants; can be repeated."""
-    from usher.db.areas import open_areas
     from usher.schema import databases
 
-    with open_areas(app.settings) as areas:
-        passwords_by_role = run(databases.create_roles(areas, passwords=passwords))
+    passwords_by_role = call_with_areas(app, databases.create_roles, passwords=passwords)
     if as_json:
         show_json(passwords_by_role)
     elif passwords:
@@ -285,14 +276,11 @@ def create_roles(app: App, *, passwords: bool, as_json: bool) -> None:
 @roles.command(name="check")
 @json_option
 @pass_app
-@click.pass_context
-def check_roles(ctx: click.Context, app: App, *, as_json: bool) -> None:
+def check_roles(app: App, *, as_json: bool) -> int:
     """Compare the grants with the expected ones; exit code 3 if they differ."""
-    from usher.db.areas import open_areas
     from usher.schema import databases
 
-    with open_areas(app.settings) as areas:
-        findings = run(databases.check_roles(areas))
+    findings = call_with_areas(app, databases.check_roles)
     if as_json:
         show_json([dataclasses.asdict(finding) for finding in findings])
     else:
@@ -305,8 +293,13 @@ def check_roles(ctx: click.Context, app: App, *, as_json: bool) -> None:
                 echo(f"extra grant    {privilege}")
     if not all(finding.good for finding in findings):
         app.say("usher: The roles differ.\n  → usher db roles create")
-        ctx.exit(3)
+        return 3
     app.say("Roles and grants are correct.")
+    return 0
+
+
+def state_json(state: "SchemaState") -> dict[str, Any]:
+    return {**dataclasses.asdict(state), "current": state.current}
 
 
 def report(app: App, verb: str, changes: list[Any], *, as_json: bool) -> None:

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run, show_json
+from usher.cli import actions
+from usher.cli.app import App, existing_file, json_option, pass_app, run
+from usher.cli.help import HelpGroup
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def domain64() -> None:
     """Show, export and import the numbers of hosts.
 
@@ -37,13 +39,7 @@ def show(app: App, name_or_number: str, *, as_json: bool) -> None:
       usher domain64 show 72058173858513152
       usher domain64 show 0x100008700000100
     """
-    from usher.cli.actions import domain64 as actions
-
-    entry = run(actions.lookup(app, name_or_number))
-    if as_json:
-        show_json(entry)
-    else:
-        actions.show_number(entry)
+    actions.domain64.show_number(app, name_or_number, as_json=as_json)
 
 
 @domain64.command()
@@ -57,13 +53,11 @@ def export(app: App, *, as_json: bool) -> None:
       usher domain64 export > numbers.tsv
       usher domain64 export --json | jq length
     """
-    from usher.cli.actions import domain64 as actions
-
-    run(actions.print_numbers(app, as_json=as_json))
+    run(actions.domain64.print_numbers(app, as_json=as_json))
 
 
 @domain64.command(name="import")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("file", type=existing_file)
 @click.option(
     "--reverse-labels",
     is_flag=True,
@@ -72,10 +66,7 @@ def export(app: App, *, as_json: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Show the result; change nothing.")
 @json_option
 @pass_app
-@click.pass_context
-def import_(
-    ctx: click.Context, app: App, file: Path, *, reverse_labels: bool, dry_run: bool, as_json: bool
-) -> None:
+def import_(app: App, file: Path, *, reverse_labels: bool, dry_run: bool, as_json: bool) -> int:
     """Register hosts with published numbers.
 
     FILE is the output of `usher domain64 export` (text or JSON), or Jemison's generated domain64.json.
@@ -87,11 +78,12 @@ def import_(
       usher domain64 import numbers.tsv
       usher domain64 import --dry-run --reverse-labels domain64.json
     """
-    from usher.cli.actions import domain64 as actions
     from usher.door.domain64_files import may_have_reversed_labels
 
     if not reverse_labels and may_have_reversed_labels(file):
         app.say("Jemison wrote names with several labels backwards: see --reverse-labels.")
-    imported = run(actions.import_numbers(app, file, reverse=reverse_labels, dry_run=dry_run))
-    actions.show_imported(app, imported, dry_run=dry_run, as_json=as_json)
-    ctx.exit(3 if imported.objections else 0)
+    imported = run(
+        actions.domain64.import_numbers(app, file, reverse=reverse_labels, dry_run=dry_run)
+    )
+    actions.domain64.show_imported(app, imported, dry_run=dry_run, as_json=as_json)
+    return 3 if imported.objections else 0

@@ -2,7 +2,8 @@
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run, show_json
+from usher.cli import actions
+from usher.cli.app import App, json_option, pass_app
 
 
 @click.command()
@@ -23,10 +24,4 @@ def explain(app: App, url: str, *, as_json: bool) -> None:
       usher explain https://example.com/news
       usher explain --json example.com
     """
-    from usher.cli.actions import explain as actions
-
-    explanation = run(actions.read_explanation(app, url))
-    if as_json:
-        show_json(actions.explanation_json(explanation))
-    else:
-        actions.show_explanation(explanation)
+    actions.explain.show_explanation(app, url, as_json=as_json)

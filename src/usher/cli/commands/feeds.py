@@ -5,13 +5,23 @@ from typing import Any
 
 import click
 
-from usher.cli.app import App, json_option, limit_option, pass_app, run, show_json
-from usher.cli.output import echo
+from usher.cli import actions
+from usher.cli.app import (
+    App,
+    after_id_option,
+    existing_file,
+    json_option,
+    limit_option,
+    pass_app,
+    run,
+    show_json,
+)
+from usher.cli.help import HelpGroup
 
 names_argument = click.argument("feeds", nargs=-1, required=True, metavar="FEED...")
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def feeds() -> None:
     """Subscribe to feeds, list and poll them.
 
@@ -52,18 +62,15 @@ def add(app: App, /, urls: tuple[str, ...], *, as_json: bool, **options: Any) ->
       usher feeds add https://example.com/
       usher feeds add https://example.com/feed.xml --every 15m --tag news
     """
-    from usher.cli.actions import feeds as actions
-    from usher.cli.actions import feeds_processing
-
     processing = {"kind": options.pop("partial") or None, "clean": options.pop("clean") or None}
-    added = run(actions.add_feeds(app, urls, **options))
+    added = run(actions.feeds.add_feeds(app, urls, **options))
     new = [str(entry.feed.id) for entry in added if entry.new]
     if new and any(processing.values()):
-        run(feeds_processing.set_feed_processing(app, new, **processing))
+        run(actions.feeds_processing.set_feed_processing(app, new, **processing))
     if as_json:
-        show_json([actions.feed_json(entry.feed) for entry in added])
+        show_json([actions.feeds.feed_json(entry.feed) for entry in added])
     else:
-        actions.show_added(app, added)
+        actions.feeds.show_added(app, added)
 
 
 @feeds.command(name="list")
@@ -74,16 +81,10 @@ def add(app: App, /, urls: tuple[str, ...], *, as_json: bool, **options: Any) ->
 @click.option("--tag", metavar="TAG", help="Only with this tag.")
 @click.option("--contains", metavar="TEXT", help="Only with this text in URL or title.")
 @limit_option
-@click.option(
-    "--after",
-    default=0,
-    type=click.IntRange(0, 2**63 - 1),
-    metavar="ID",
-    help="Start after this feed.",
-)
+@after_id_option("feed")
 @json_option
 @pass_app
-def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401 - as click read them
+def list_(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List feeds by number: state, last read and next poll.
 
     \b
@@ -91,10 +92,7 @@ def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: AN
       usher feeds list --failing
       usher feeds list --tag news --json
     """
-    from usher.cli.actions import feeds as actions
-
-    listed = run(actions.find_feeds(app, **conditions))
-    actions.show_feeds(app, listed, limit=conditions["limit"], as_json=as_json)
+    actions.feeds.list_feeds(app, **options)
 
 
 @feeds.command()
@@ -103,17 +101,14 @@ def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: AN
 @pass_app
 def show(app: App, feed: str, *, as_json: bool) -> None:
     """Show one feed: its polls, the next poll and the reason for its time, and its latest items."""
-    from usher.cli.actions import feeds as actions
-
-    actions.show_feed(run(actions.read_feed(app, feed)), as_json=as_json)
+    actions.feeds.show_feed(app, feed, as_json=as_json)
 
 
 @feeds.command()
 @names_argument
 @json_option
 @pass_app
-@click.pass_context
-def poll(ctx: click.Context, app: App, feeds: tuple[str, ...], *, as_json: bool) -> None:
+def poll(app: App, feeds: tuple[str, ...], *, as_json: bool) -> int:
     """Poll feeds now and show the result; exit code 1 if one failed.
 
     \b
@@ -121,15 +116,11 @@ def poll(ctx: click.Context, app: App, feeds: tuple[str, ...], *, as_json: bool)
       usher feeds poll 12
       usher feeds poll https://example.com/feed.xml --json
     """
-    from usher.cli.actions import feeds as actions
-
-    outcomes = run(actions.poll_feeds(app, feeds))
-    actions.show_polls(app, outcomes, as_json=as_json)
-    ctx.exit(0 if all(poll.good for poll in outcomes) else 1)
+    return 0 if actions.feeds.poll_feeds(app, feeds, as_json=as_json) else 1
 
 
 @feeds.command(name="import")
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("file", type=existing_file)
 @json_option
 @pass_app
 def import_(app: App, file: Path, *, as_json: bool) -> None:
@@ -139,15 +130,7 @@ def import_(app: App, file: Path, *, as_json: bool) -> None:
     Examples:
       usher feeds import subscriptions.opml
     """
-    from usher.cli.actions import feeds as actions
-
-    new, number, problems = run(actions.import_feeds(app, file))
-    if as_json:
-        show_json({"feeds": number, "new": new, "problems": problems})
-        return
-    for problem in problems:
-        app.say(problem)
-    app.say(f"{number} feeds, {new} of them new")
+    run(actions.feeds.import_feeds(app, file, as_json=as_json))
 
 
 @feeds.command()
@@ -160,9 +143,7 @@ def export(app: App, tag: str | None) -> None:
     Examples:
       usher feeds export > subscriptions.opml
     """
-    from usher.cli.actions import feeds as actions
-
-    echo(run(actions.export_feeds(app, tag)).decode(), nl=False)
+    actions.feeds.export_feeds(app, tag)
 
 
 @feeds.command()
@@ -171,10 +152,7 @@ def export(app: App, tag: str | None) -> None:
 @pass_app
 def disable(app: App, feeds: tuple[str, ...], reason: str) -> None:
     """Stop polling feeds until they are enabled; their items stay."""
-    from usher.cli.actions import feeds as actions
-
-    for id_, url in run(actions.set_states(app, feeds, "disabled", reason)):
-        app.say(f"disabled: {id_} {url}")
+    run(actions.feeds.set_states(app, feeds, "disabled", reason))
 
 
 @feeds.command()
@@ -182,10 +160,7 @@ def disable(app: App, feeds: tuple[str, ...], reason: str) -> None:
 @pass_app
 def enable(app: App, feeds: tuple[str, ...]) -> None:
     """Poll feeds again, from now on; also feeds that were gone."""
-    from usher.cli.actions import feeds as actions
-
-    for id_, url in run(actions.set_states(app, feeds, "enabled")):
-        app.say(f"enabled: {id_} {url}")
+    run(actions.feeds.set_states(app, feeds, "enabled"))
 
 
 @feeds.command(name="set")
@@ -219,11 +194,9 @@ def set_(app: App, /, feeds: tuple[str, ...], **options: Any) -> None:  # noqa: 
       usher feeds set 12 --partial --clean
       usher feeds set 12 --learn --threshold 0.3
     """
-    from usher.cli.actions import feeds_processing as actions
-
     if all(value is None for value in options.values()):
         raise click.UsageError("Give an option to set; see usher feeds set --help.")
-    for id_, url in run(actions.set_feed_processing(app, feeds, **options)):
+    for id_, url in run(actions.feeds_processing.set_feed_processing(app, feeds, **options)):
         app.say(f"set: {id_} {url}")
 
 
@@ -242,9 +215,7 @@ def clean(app: App, feeds: tuple[str, ...], *, again: bool, as_json: bool) -> No
       usher feeds clean 12
       usher feeds clean --again 12
     """
-    from usher.cli.actions import feeds_processing as actions
-
-    actions.show_cleaned(app, run(actions.clean_feeds(app, feeds, again=again)), as_json=as_json)
+    actions.feeds_processing.clean_feeds(app, feeds, again=again, as_json=as_json)
 
 
 @feeds.command()
@@ -252,7 +223,7 @@ def clean(app: App, feeds: tuple[str, ...], *, again: bool, as_json: bool) -> No
 @limit_option
 @json_option
 @pass_app
-def offered(app: App, /, *, host: str | None, limit: int, as_json: bool) -> None:
+def offered(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List feeds that crawled pages link to and that you are not subscribed to.
 
     \b
@@ -260,15 +231,4 @@ def offered(app: App, /, *, host: str | None, limit: int, as_json: bool) -> None
       usher feeds offered --host example.com
       usher feeds add $(usher feeds offered --json | jq -r '.[].url')
     """
-    from usher.cli.actions import feeds_offered as actions
-
-    offers = run(actions.find_offered(app, host=host, limit=limit))
-    if as_json:
-        show_json(
-            [{"host": offer.host, "url": offer.url, "seen": offer.seen_at} for offer in offers]
-        )
-        return
-    for offer in offers:
-        echo(offer.url)
-    if not offers:
-        app.say("No crawled page links to a feed without a subscription.")
+    run(actions.feeds_offered.list_offered(app, **options))

@@ -1,21 +1,22 @@
 """`usher hosts`: list, register, change and recrawl hosts."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import click
 
+from usher.cli import actions
 from usher.cli.app import (
     App,
     Command,
+    existing_file,
     json_option,
     limit_option,
     pass_app,
     run,
-    show_json,
     with_options,
 )
+from usher.cli.help import HelpGroup
 
 Policy = Literal["open", "paused", "blocked"]
 POLICIES = get_args(Policy)
@@ -48,10 +49,7 @@ def limit_options(*, unset: bool) -> Command:
 
 filter_options = with_options(
     click.option(
-        "--filters",
-        "file",
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        help="A JSON file with a list of filters.",
+        "--filters", "file", type=existing_file, help="A JSON file with a list of filters."
     ),
     click.option(
         "--filter", "single", multiple=True, metavar="JSON", help="A filter; may be repeated."
@@ -60,7 +58,7 @@ filter_options = with_options(
 )
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def hosts() -> None:
     """List, register, change and recrawl hosts.
 
@@ -84,7 +82,7 @@ def hosts() -> None:
 @click.option("--after", default="", metavar="NAME", help="Start after this name.")
 @json_option
 @pass_app
-def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401 - as click read them
+def list_(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List hosts by name: number, clock, cadence and policy.
 
     \b
@@ -93,13 +91,7 @@ def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: AN
       usher hosts list --under .gov --due --limit 20
       usher hosts list --after www.nasa.gov
     """
-    from usher.cli.actions import hosts as actions
-
-    listed = run(actions.find_hosts(app, **conditions))
-    if as_json:
-        show_json([actions.listed_json(host) for host in listed])
-    else:
-        actions.show_hosts(app, listed, limit=conditions["limit"])
+    actions.hosts.list_hosts(app, **options)
 
 
 @hosts.command()
@@ -113,17 +105,13 @@ def show(app: App, host: str, *, as_json: bool) -> None:
     sitemaps, and pages that are held back from removal (`usher hosts release`).
     Pages are counted up to 10,000 per state; more are shown as ≥ 10000.
     """
-    from usher.cli.actions import hosts_details as actions
-
-    view, state = run(actions.read_host_details(app, host))
-    actions.show_host_details(view, state, as_json=as_json)
+    actions.hosts_details.show_host_details(app, host, as_json=as_json)
 
 
 @hosts.command()
 @names_argument
 @pass_app
-@click.pass_context
-def release(ctx: click.Context, app: App, names: tuple[str, ...]) -> None:
+def release(app: App, names: tuple[str, ...]) -> int:
     """Remove pages from the index that are gone, although they are a large part of their host.
 
     When more than a fifth of a host's pages are gone within a day, Usher holds them back until the
@@ -134,11 +122,7 @@ def release(ctx: click.Context, app: App, names: tuple[str, ...]) -> None:
       usher status
       usher hosts release www.nasa.gov
     """
-    from usher.cli.actions import hosts as actions
-
-    released = run(actions.release_held_pages(app, names))
-    actions.show_released(app, released)
-    ctx.exit(0 if any(released.values()) else 3)
+    return 0 if run(actions.hosts.release_held_pages(app, names)) else 3
 
 
 @hosts.command()
@@ -153,13 +137,7 @@ def add(app: App, names: tuple[str, ...], cadence: str | None, *, as_json: bool)
     Examples:
       usher hosts add www.nasa.gov science.nasa.gov --cadence weekly
     """
-    from usher.cli.actions import hosts as actions
-
-    registered = run(actions.add_hosts(app, names, cadence))
-    if as_json:
-        show_json(actions.numbers_json(registered))
-    else:
-        actions.show_numbers(registered)
+    actions.hosts.add_hosts(app, names, cadence, as_json=as_json)
 
 
 @hosts.command(name="set")
@@ -203,14 +181,12 @@ def set_(app: App, /, names: tuple[str, ...], **options: Any) -> None:  # noqa: 
       usher hosts set http://wiki.internal:8080/ --allow-private
       usher hosts set www.nasa.gov --filter '{"name": "calendar", "rule": "path", "matches": "^/cal/"}'
     """
-    from usher.cli.actions import hosts as actions
-
     given = [name for name, value in options.items() if value not in (None, ())]
     if given == ["no_filters"] and not options["no_filters"]:
         raise click.UsageError("Give an option to set; see usher hosts set --help.")
     if options["reach"] and options["scope"] not in (None, "listed"):
         raise click.UsageError("--reach requires --scope listed.")
-    app.say(f"set for {', '.join(run(actions.change_hosts(app, names, **options)))}")
+    app.say(f"set for {', '.join(run(actions.hosts.change_hosts(app, names, **options)))}")
 
 
 @hosts.command()
@@ -240,9 +216,7 @@ def open_(app: App, names: tuple[str, ...]) -> None:
 
 
 def change_policy(app: App, names: tuple[str, ...], policy: Policy, reason: str) -> None:
-    from usher.cli.actions import hosts as actions
-
-    app.say(f"{policy}: {', '.join(run(actions.set_policy(app, names, policy, reason)))}")
+    app.say(f"{policy}: {', '.join(run(actions.hosts.set_policy(app, names, policy, reason)))}")
 
 
 @hosts.command()
@@ -251,16 +225,7 @@ def change_policy(app: App, names: tuple[str, ...], policy: Policy, reason: str)
 @click.option("--due", is_flag=True, help="Every host that is due, as in the nightly recrawl.")
 @json_option
 @pass_app
-@click.pass_context
-def recrawl(
-    ctx: click.Context,
-    app: App,
-    names: tuple[str, ...],
-    *,
-    hall_pass: bool,
-    due: bool,
-    as_json: bool,
-) -> None:
+def recrawl(app: App, names: tuple[str, ...], *, hall_pass: bool, due: bool, as_json: bool) -> int:
     """Knock for whole hosts: queue their root and every due page (with --pass every known page).
 
     Exit code 3 if all were refused.
@@ -270,15 +235,15 @@ def recrawl(
       usher hosts recrawl www.nasa.gov --pass
       usher hosts recrawl --due
     """
-    from usher.cli.actions import hosts as actions
-
     if bool(names) == due or (due and hall_pass):
         raise click.UsageError("Give hosts, with or without --pass, or only --due.")
     work = (
-        actions.recrawl_due(app) if due else actions.recrawl_hosts(app, names, hall_pass=hall_pass)
+        actions.hosts.recrawl_due(app)
+        if due
+        else actions.hosts.recrawl_hosts(app, names, hall_pass=hall_pass)
     )
-    refused = actions.show_recrawls(app, run(work), as_json=as_json)
-    ctx.exit(3 if refused else 0)
+    refused = actions.hosts.show_recrawls(app, run(work), as_json=as_json)
+    return 3 if refused else 0
 
 
 @hosts.command()
@@ -298,11 +263,9 @@ def group(app: App, name: str, names: tuple[str, ...], delay: str | None) -> Non
       usher hosts group wordpress one.example two.example --delay 2s
       usher hosts group wordpress --delay 5s
     """
-    from usher.cli.actions import hosts_groups as actions
-
     if not names and delay is None:
         raise click.UsageError("Give hosts, a --delay, or both.")
-    joined = run(actions.join_group(app, name, names, delay))
+    joined = run(actions.hosts.join_group(app, name, names, delay))
     app.say(f"{name}: {', '.join(joined) or 'delay set'}")
 
 
@@ -311,9 +274,7 @@ def group(app: App, name: str, names: tuple[str, ...], delay: str | None) -> Non
 @pass_app
 def ungroup(app: App, names: tuple[str, ...]) -> None:
     """Remove hosts from their group."""
-    from usher.cli.actions import hosts_groups as actions
-
-    app.say(f"ungrouped: {', '.join(run(actions.leave_group(app, names)))}")
+    app.say(f"ungrouped: {', '.join(run(actions.hosts.leave_group(app, names)))}")
 
 
 @hosts.command()
@@ -326,10 +287,7 @@ def groups(app: App, limit: int, after: str, *, as_json: bool) -> None:
 
     Hosts are counted up to 10,000; more are shown as ≥ 10000.
     """
-    from usher.cli.actions import hosts_groups as actions
-
-    listed = run(actions.find_groups(app, limit=limit, after=after))
-    actions.show_groups(app, listed, limit=limit, as_json=as_json)
+    actions.hosts.list_groups(app, limit=limit, after=after, as_json=as_json)
 
 
 @hosts.command()
@@ -338,7 +296,7 @@ def groups(app: App, limit: int, after: str, *, as_json: bool) -> None:
 @filter_options
 @json_option
 @pass_app
-def rules(app: App, /, *, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - as click read them
+def rules(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """Show or set the default rules, which apply to hosts without their own.
 
     \b
@@ -347,10 +305,4 @@ def rules(app: App, /, *, as_json: bool, **options: Any) -> None:  # noqa: ANN40
       usher hosts rules --cadence weekly --max-pages 100000
       usher hosts rules --filters filters.json
     """
-    from usher.cli.actions import hosts as actions
-
-    current = run(actions.default_rules(app, **options))
-    if as_json:
-        show_json(actions.rules_json(current))
-    else:
-        actions.show_rules(current)
+    actions.hosts.show_rules(app, **options)

@@ -1,8 +1,18 @@
 """`usher builder` builds index chunks; `usher index-server` answers searches with them."""
 
+from typing import Any
+
 import click
 
-from usher.cli.app import App, bind_option, host_option, mgmt_option, pass_app, run_until_stopped
+from usher.cli.app import (
+    App,
+    bind_option,
+    host_option,
+    mgmt_option,
+    pass_app,
+    range_option,
+    run_until_stopped,
+)
 from usher.cli.output import echo
 
 
@@ -10,25 +20,20 @@ from usher.cli.output import echo
 @mgmt_option
 @bind_option("127.0.0.1:8431", "Address where index servers download index chunks.")
 @host_option
+@range_option("--chunks", 4, 1, 1000, "Chunks at once.")
 @click.option(
-    "--chunks", type=click.IntRange(1, 1000), default=4, show_default=True, help="Chunks at once."
-)
-@click.option(
-    "--processes",
-    type=click.IntRange(1, 256),
-    help="Processes that parse pages. [number of cores]",
+    "--processes", type=click.IntRange(1, 256), help="Processes that parse pages. [number of cores]"
 )
 @click.option("--insecure", is_flag=True, help="Serve files to other machines without a token.")
 @pass_app
 def builder(
     app: App,
+    /,
+    *,
     mgmt: str | None,
     bind: str,
-    host: str,
-    chunks: int,
     processes: int | None,
-    *,
-    insecure: bool,
+    **options: Any,  # noqa: ANN401 - as click read them
 ) -> None:
     """Build index chunks from crawled chunks until stopped; several builders may run.
 
@@ -46,15 +51,9 @@ def builder(
     from usher.index.build_pool import available_cores
     from usher.index.builder_service import BuilderOptions, run_builder
 
-    settings = app.settings_for(mgmt)
-    options = BuilderOptions(
-        bind=read_bind(bind),
-        host=host,
-        chunks=chunks,
-        processes=processes or available_cores(),
-        insecure=insecure,
-    )
-    run_until_stopped(app, lambda stop: run_builder(settings, options, stop, ready=echo))
+    settings, cores = app.settings_for(mgmt), processes or available_cores()
+    given = BuilderOptions(bind=read_bind(bind), processes=cores, **options)
+    run_until_stopped(app, lambda stop: run_builder(settings, given, stop, ready=echo))
 
 
 @click.command("index-server")
@@ -65,16 +64,7 @@ def builder(
 @click.option("--weight", type=click.IntRange(1, 1000), help="Its share of the row's chunks. [1]")
 @click.option("--insecure", is_flag=True, help="Answer other machines without a token.")
 @pass_app
-def index_server(
-    app: App,
-    row: int | None,
-    mgmt: str | None,
-    bind: str,
-    host: str,
-    weight: int | None,
-    *,
-    insecure: bool,
-) -> None:
+def index_server(app: App, /, *, mgmt: str | None, bind: str, **options: Any) -> None:  # noqa: ANN401
     """Hold a part of the index and answer searches until stopped.
 
     \b
@@ -90,8 +80,5 @@ def index_server(
     from usher.http.server.listen import read_bind
     from usher.index.server import IndexServerOptions, run_index_server
 
-    settings = app.settings_for(mgmt)
-    options = IndexServerOptions(
-        bind=read_bind(bind), row=row, host=host, weight=weight, insecure=insecure
-    )
-    run_until_stopped(app, lambda stop: run_index_server(settings, options, stop, ready=echo))
+    settings, given = app.settings_for(mgmt), IndexServerOptions(bind=read_bind(bind), **options)
+    run_until_stopped(app, lambda stop: run_index_server(settings, given, stop, ready=echo))

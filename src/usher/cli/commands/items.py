@@ -4,7 +4,9 @@ from typing import Any
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run, show_json, with_options
+from usher.cli import actions
+from usher.cli.app import MAX_ID, App, json_option, pass_app, range_option, with_options
+from usher.cli.help import HelpGroup
 
 filter_options = with_options(
     click.option("--feed", metavar="FEED", help="Of this feed (number or URL)."),
@@ -16,13 +18,7 @@ filter_options = with_options(
     click.option(
         "--copies/--no-copies", default=True, help="Show or hide copies of an item in other feeds."
     ),
-    click.option(
-        "--limit",
-        default=50,
-        show_default=True,
-        type=click.IntRange(1, 100_000),
-        help="Rows to show.",
-    ),
+    range_option("--limit", 50, 1, 100_000, "Rows to show."),
     click.option(
         "--after", metavar="PLACE", help="Start after this place, from the previous page."
     ),
@@ -30,7 +26,7 @@ filter_options = with_options(
 )
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def items() -> None:
     """List, search and show the items of feeds.
 
@@ -45,7 +41,7 @@ def items() -> None:
 @items.command(name="list")
 @filter_options
 @pass_app
-def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401 - as click read them
+def list_(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List items by date, latest first.
 
     \b
@@ -53,17 +49,14 @@ def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: AN
       usher items list --since 1d --no-copies
       usher items list --feed 12 --limit 5 --json
     """
-    from usher.cli.actions import items as actions
-
-    listed = run(actions.find_items(app, **conditions))
-    actions.show_items(app, listed, limit=conditions["limit"], as_json=as_json)
+    actions.items.list_items(app, **options)
 
 
 @items.command()
 @click.argument("words", nargs=-1, required=True, metavar="WORDS...")
 @filter_options
 @pass_app
-def search(app: App, /, words: tuple[str, ...], *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401
+def search(app: App, /, words: tuple[str, ...], **options: Any) -> int:  # noqa: ANN401
     """Search items, latest first; exit code 3 if there are none.
 
     Words match exactly, without stemming. Use "quotes" for a phrase, or for alternatives, -word to exclude.
@@ -73,23 +66,13 @@ def search(app: App, /, words: tuple[str, ...], *, as_json: bool, **conditions: 
       usher items search velvet seats --since 30d
       usher items search '"row of seats" -cinema' --tag news
     """
-    from usher.cli.actions import items as actions
-
-    listed = run(actions.find_items(app, words=" ".join(words), **conditions))
-    actions.show_items(app, listed, limit=conditions["limit"], as_json=as_json)
-    click.get_current_context().exit(0 if listed else 3)
+    return 0 if actions.items.list_items(app, words=" ".join(words), **options) else 3
 
 
 @items.command()
-@click.argument("item", type=click.IntRange(1, 2**63 - 1))
+@click.argument("item", type=click.IntRange(1, MAX_ID))
 @json_option
 @pass_app
 def show(app: App, item: int, *, as_json: bool) -> None:
     """Show one item: its text, media, page and copies."""
-    from usher.cli.actions import items as actions
-
-    full = run(actions.read_item(app, item))
-    if as_json:
-        show_json(actions.item_json(full))
-    else:
-        actions.show_item(full)
+    actions.items.show_item(app, item, as_json=as_json)

@@ -5,19 +5,21 @@ from typing import Any
 
 import click
 
+from usher.cli import actions
 from usher.cli.app import (
+    MAX_ID,
     App,
     json_option,
     limit_option,
     pass_app,
     run,
-    show_json,
     with_options,
 )
+from usher.cli.help import HelpGroup
 
 LIVE_STATES = ("pending", "waiting", "running", "temporary-error")
 ENDED_STATES = ("completed", "permanent-error", "cancelled", "temporary-error")
-JOB_ID = click.IntRange(1, 2**63 - 1)
+JOB_ID = click.IntRange(1, MAX_ID)
 # Everything after the program belongs to the program, also what looks like an option.
 PROGRAM_SETTINGS = {"allow_interspersed_args": False}
 ids_argument = click.argument("ids", nargs=-1, required=True, type=JOB_ID, metavar="ID...")
@@ -50,7 +52,7 @@ job_options = with_options(
 )
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def jobs() -> None:
     """List, add, retry and cancel jobs, and read their log.
 
@@ -89,8 +91,6 @@ def list_(
     app: App,
     /,
     *,
-    as_json: bool,
-    only_ids: bool,
     summary: bool,
     wrote: tuple[str, str] | None,
     **options: Any,  # noqa: ANN401 - as click read them
@@ -105,16 +105,13 @@ def list_(
       usher jobs list --summary
       usher jobs list --wrote feeds.item 4711
     """
-    from usher.cli.actions import jobs as actions
-
+    as_json, only_ids = options["as_json"], options["only_ids"]
     if summary:
-        actions.show_counts(run(actions.count_jobs(app)), as_json=as_json)
+        actions.jobs.show_counts(app, as_json=as_json)
     elif wrote:
-        writers = run(actions.find_writers(app, *wrote))
-        actions.show_writers(writers, only_ids=only_ids, as_json=as_json)
+        actions.jobs.list_writers(app, *wrote, only_ids=only_ids, as_json=as_json)
     else:
-        listed = run(actions.find_jobs(app, log=False, **options))
-        actions.show_jobs(app, listed, options, only_ids=only_ids, as_json=as_json)
+        actions.jobs.list_jobs(app, **options)
 
 
 @jobs.command()
@@ -128,15 +125,7 @@ def list_(
 @ids_option
 @json_option
 @pass_app
-def log(
-    app: App,
-    /,
-    *,
-    as_json: bool,
-    only_ids: bool,
-    keep: str | None,
-    **options: Any,  # noqa: ANN401 - as click read them
-) -> None:
+def log(app: App, /, *, keep: str | None, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List jobs that ended, latest first, or set how long they are kept.
 
     \b
@@ -146,13 +135,10 @@ def log(
       usher jobs log --state permanent-error --since 1h --ids | xargs usher jobs retry
       usher jobs log --keep 90d
     """
-    from usher.cli.actions import jobs as actions
-
     if keep is not None:
-        app.say(f"The log is kept for {run(actions.set_log_retention(app, keep))}.")
+        actions.jobs.set_log_retention(app, keep)
     else:
-        listed = run(actions.find_jobs(app, log=True, **options))
-        actions.show_log(app, listed, options, only_ids=only_ids, as_json=as_json)
+        actions.jobs.list_jobs(app, log=True, **options)
 
 
 @jobs.command()
@@ -161,7 +147,7 @@ def log(
 @click.option("--host", metavar="NAME", help="Explain why it does not run on this machine.")
 @json_option
 @pass_app
-def show(app: App, id_: int, attempt: int | None, host: str | None, *, as_json: bool) -> None:
+def show(app: App, /, id_: int, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """Show one job: its command, result, output, and why it waits.
 
     \b
@@ -169,14 +155,7 @@ def show(app: App, id_: int, attempt: int | None, host: str | None, *, as_json: 
       usher jobs show 12
       usher jobs show 12 --attempt 1
     """
-    from usher.cli.actions import jobs as actions
-    from usher.cli.actions import jobs_details
-
-    details, reasons = run(actions.read_job(app, id_, attempt, host))
-    if as_json:
-        show_json(jobs_details.job_json(details, reasons))
-    else:
-        jobs_details.show_job(details, reasons)
+    actions.jobs_details.show_job(app, id_, **options)
 
 
 @jobs.command(context_settings=PROGRAM_SETTINGS)
@@ -208,22 +187,17 @@ def add(app: App, /, words: tuple[str, ...], *, as_json: bool, **options: Any) -
       usher jobs add --needs 12 --needs 13 -- ./report.sh
       usher jobs add - < jobs.jsonl
     """
-    from usher.cli.actions import jobs as actions
-
     if words == ("-",):
-        total = run(actions.add_from_file(app, sys.stdin.buffer))
-        actions.show_total(app, total, as_json=as_json)
-        return
-    enqueued = run(actions.add_job(app, words, **options))
-    actions.show_enqueued(app, enqueued, as_json=as_json)
+        run(actions.jobs.add_from_file(app, sys.stdin.buffer, as_json=as_json))
+    else:
+        actions.jobs.add_job(app, words, as_json=as_json, **options)
 
 
 @jobs.command()
 @ids_argument
 @json_option
 @pass_app
-@click.pass_context
-def retry(ctx: click.Context, app: App, ids: tuple[int, ...], *, as_json: bool) -> None:
+def retry(app: App, ids: tuple[int, ...], *, as_json: bool) -> int:
     """Retry jobs now: a job with attempts left runs again, an ended job is added as a new job.
 
     Exit code 3 if one of them could not be retried.
@@ -233,10 +207,7 @@ def retry(ctx: click.Context, app: App, ids: tuple[int, ...], *, as_json: bool) 
       usher jobs retry 12 13
       usher jobs log --state permanent-error --since 1h --ids | xargs usher jobs retry
     """
-    from usher.cli.actions import jobs as actions
-
-    results = run(actions.retry_jobs(app, ids))
-    ctx.exit(0 if actions.show_results(results, as_json=as_json) else 3)
+    return 0 if actions.jobs.retry_jobs(app, ids, as_json=as_json) else 3
 
 
 @jobs.command()
@@ -246,10 +217,7 @@ def retry(ctx: click.Context, app: App, ids: tuple[int, ...], *, as_json: bool) 
 )
 @json_option
 @pass_app
-@click.pass_context
-def cancel(
-    ctx: click.Context, app: App, ids: tuple[int, ...], reason: str, *, as_json: bool
-) -> None:
+def cancel(app: App, ids: tuple[int, ...], reason: str, *, as_json: bool) -> int:
     """Cancel jobs that wait, and stop jobs that run.
 
     Exit code 3 if one of them is not in the queue.
@@ -258,18 +226,14 @@ def cancel(
     Examples:
       usher jobs cancel 12 13 --reason "wrong host"
     """
-    from usher.cli.actions import jobs as actions
-
-    results = run(actions.cancel_jobs(app, ids, reason))
-    ctx.exit(0 if actions.show_results(results, as_json=as_json) else 3)
+    return 0 if actions.jobs.cancel_jobs(app, ids, reason, as_json=as_json) else 3
 
 
 @jobs.command()
 @click.argument("id_", type=JOB_ID, metavar="ID")
 @click.option("--wait", metavar="DURATION", help="Wait up to this long for its end.")
 @pass_app
-@click.pass_context
-def result(ctx: click.Context, app: App, id_: int, wait: str | None) -> None:
+def result(app: App, id_: int, wait: str | None) -> int:
     """Print the result of a job that completed, as JSON.
 
     Exit code 3 if it has no result; 1 if it has not ended or did not complete.
@@ -279,11 +243,7 @@ def result(ctx: click.Context, app: App, id_: int, wait: str | None) -> None:
       usher jobs result 12
       usher jobs result 12 --wait 1m
     """
-    from usher.cli.actions import jobs_results as actions
-
-    if not actions.show_result(run(actions.read_result(app, id_, wait))):
-        app.say(f"Job {id_} completed without a result.")
-        ctx.exit(3)
+    return 0 if actions.jobs_details.show_result(app, id_, wait) else 3
 
 
 @jobs.command()
@@ -297,17 +257,13 @@ def pause(app: App, types: tuple[str, ...], reason: str) -> None:
     Examples:
       usher jobs pause fetch --reason "the site is down"
     """
-    from usher.cli.actions import jobs_pauses as actions
-
-    run(actions.pause_types(app, types, reason))
-    app.say(f"paused: {', '.join(types)}")
+    actions.jobs.pause_types(app, types, reason)
 
 
 @jobs.command()
 @click.argument("types", nargs=-1, required=True, metavar="TYPE...")
 @pass_app
-@click.pass_context
-def resume(ctx: click.Context, app: App, types: tuple[str, ...]) -> None:
+def resume(app: App, types: tuple[str, ...]) -> int:
     """Allow managers to start jobs of a paused type again.
 
     Exit code 3 if one of them was not paused.
@@ -316,12 +272,7 @@ def resume(ctx: click.Context, app: App, types: tuple[str, ...]) -> None:
     Examples:
       usher jobs resume fetch
     """
-    from usher.cli.actions import jobs_pauses as actions
-
-    resumed = run(actions.resume_types(app, types))
-    for type_ in types:
-        app.say(f"{type_}: {'resumed' if type_ in resumed else 'was not paused'}")
-    ctx.exit(0 if len(resumed) == len(types) else 3)
+    return 0 if actions.jobs.resume_types(app, types) else 3
 
 
 @jobs.command()
@@ -329,9 +280,7 @@ def resume(ctx: click.Context, app: App, types: tuple[str, ...]) -> None:
 @pass_app
 def paused(app: App, *, as_json: bool) -> None:
     """List paused job types with time and reason."""
-    from usher.cli.actions import jobs_pauses as actions
-
-    actions.show_paused(run(actions.find_paused(app)), as_json=as_json)
+    actions.jobs.list_paused(app, as_json=as_json)
 
 
 @jobs.command()
@@ -345,23 +294,14 @@ def tree(app: App, id_: int, *, as_json: bool) -> None:
     Examples:
       usher jobs tree 12
     """
-    from usher.cli.actions import jobs as actions
-    from usher.cli.actions.jobs_details import show_tree
-    from usher.cli.wording import records_json
-
-    nodes = run(actions.read_tree(app, id_))
-    if as_json:
-        show_json(records_json(nodes))
-    else:
-        show_tree(nodes, id_)
+    actions.jobs_details.show_tree(app, id_, as_json=as_json)
 
 
 @jobs.command()
 @click.argument("id_", type=JOB_ID, metavar="ID")
 @click.argument("extra", nargs=-1, metavar="[-- EXTRA ARGS]")
 @pass_app
-@click.pass_context
-def rerun(ctx: click.Context, app: App, id_: int, extra: tuple[str, ...]) -> None:
+def rerun(app: App, id_: int, extra: tuple[str, ...]) -> int:
     """Run an ended job again on this machine, now, and show its output.
 
     Adds a child of the old job with the same environment; it is logged as usual. It waits for its
@@ -372,6 +312,4 @@ def rerun(ctx: click.Context, app: App, id_: int, extra: tuple[str, ...]) -> Non
       usher jobs rerun 12
       usher jobs rerun 12 -- --verbose
     """
-    from usher.cli.actions import jobs_rerun as actions
-
-    ctx.exit(run(actions.rerun_job(app, id_, extra)))
+    return run(actions.jobs_rerun.rerun_job(app, id_, extra))

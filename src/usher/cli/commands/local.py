@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from usher.cli import actions
 from usher.cli.app import App, pass_app, run_service
 from usher.cli.output import echo
 
@@ -54,11 +55,10 @@ def crawl(app: App, /, urls: tuple[str, ...], then: str, **options: Any) -> None
       usher crawl --then serve --delay 0.5 https://docs.example.com/
       usher crawl --again https://example.com/
     """
-    from usher.cli.actions import local as actions
     from usher.local.crawl import LocalRunOptions
 
     given = LocalRunOptions(urls=urls, **options)
-    run_service(app, actions.crawl(app, given, serve=then == "serve"))
+    run_service(app, actions.local.crawl(app, given, serve=then == "serve"))
 
 
 @click.command()
@@ -76,11 +76,10 @@ def up(app: App, *, keep_warc: bool, front: str) -> None:
       usher up
       usher up --front 0.0.0.0:8400
     """
-    from usher.cli.actions import local as actions
     from usher.local.crawl import LocalRunOptions
 
     options = LocalRunOptions(keep_warc=keep_warc, front=front, jobs=True)
-    run_service(app, actions.run_up(app, options))
+    run_service(app, actions.local.run_up(app, options))
 
 
 @click.command()
@@ -97,9 +96,7 @@ def demo(app: App, then: str, *, jobs: bool) -> None:
     Examples:
       usher demo
     """
-    from usher.cli.actions import local as actions
-
-    run_service(app, actions.run_demo(app, serve=then == "serve", jobs=jobs))
+    run_service(app, actions.local.run_demo(app, serve=then == "serve", jobs=jobs))
 
 
 @click.command(hidden=True)

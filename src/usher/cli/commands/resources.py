@@ -4,10 +4,12 @@ from typing import Any
 
 import click
 
-from usher.cli.app import App, json_option, limit_option, pass_app, run
+from usher.cli import actions
+from usher.cli.app import App, json_option, limit_option, pass_app
+from usher.cli.help import HelpGroup
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def resources() -> None:
     """List and set resources, which limit the number and rate of jobs.
 
@@ -24,15 +26,12 @@ def resources() -> None:
 @click.option("--after", default="", metavar="NAME", help="Start after this name.")
 @json_option
 @pass_app
-def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401 - as click read them
+def list_(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List resources by name: running jobs and capacity, interval between starts, and waiting jobs.
 
     Waiting jobs are counted up to 10,000; more are shown as ≥ 10000.
     """
-    from usher.cli.actions import resources as actions
-
-    listed = run(actions.find_resources(app, **conditions))
-    actions.show_resources(app, listed, limit=conditions["limit"], as_json=as_json)
+    actions.resources.list_resources(app, **options)
 
 
 @resources.command(name="set")
@@ -47,7 +46,7 @@ def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: AN
 )
 @json_option
 @pass_app
-def set_(app: App, name: str, capacity: int | None, interval: str | None, *, as_json: bool) -> None:
+def set_(app: App, /, name: str, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """Create or change a resource; waiting jobs start if it allows them now.
 
     \b
@@ -55,11 +54,7 @@ def set_(app: App, name: str, capacity: int | None, interval: str | None, *, as_
       usher resources set example.com --capacity 2 --interval 30s
       usher resources set disk --capacity 4 --interval 0s
     """
-    from usher.cli.actions import resources as actions
-
-    resource, new = run(actions.set_resource(app, name, capacity, interval))
-    actions.show_resources(app, [resource], as_json=as_json)
-    app.say("created" if new else "set")
+    actions.resources.set_resource(app, name, **options)
 
 
 @resources.command()
@@ -73,10 +68,7 @@ def pause(app: App, name: str, *, as_json: bool) -> None:
     Examples:
       usher resources pause example.com
     """
-    from usher.cli.actions import resources as actions
-
-    resource = run(actions.pause_resource(app, name))
-    actions.show_resources(app, [resource], as_json=as_json)
+    actions.resources.pause_resource(app, name, as_json=as_json)
 
 
 @resources.command()
@@ -90,7 +82,4 @@ def resume(app: App, name: str, *, as_json: bool) -> None:
     Examples:
       usher resources resume example.com
     """
-    from usher.cli.actions import resources as actions
-
-    resource = run(actions.resume_resource(app, name))
-    actions.show_resources(app, [resource], as_json=as_json)
+    actions.resources.resume_resource(app, name, as_json=as_json)

@@ -1,7 +1,10 @@
 """`usher front` serves the search page; `usher search` searches from the terminal."""
 
+from typing import Any
+
 import click
 
+from usher.cli import actions
 from usher.cli.app import (
     App,
     bind_option,
@@ -9,6 +12,7 @@ from usher.cli.app import (
     json_option,
     mgmt_option,
     pass_app,
+    range_option,
     run,
     run_until_stopped,
 )
@@ -21,19 +25,10 @@ FRONT_URL = "http://127.0.0.1:8400"
 @mgmt_option
 @bind_option("127.0.0.1:8400", "Address of the search page.")
 @host_option
-@click.option(
-    "--deadline",
-    type=click.FloatRange(0.05, 30),
-    default=1.5,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit for the index servers.",
-)
+@range_option("--deadline", 1.5, 0.05, 30, "Time limit for the index servers.", "SECONDS")
 @click.option("--insecure", is_flag=True, help="Accept any host name on loopback, for a proxy.")
 @pass_app
-def front(
-    app: App, mgmt: str | None, bind: str, host: str, deadline: float, *, insecure: bool
-) -> None:
+def front(app: App, /, *, mgmt: str | None, bind: str, **options: Any) -> None:  # noqa: ANN401
     """Serve the search page and its API until stopped; several front-ends may run.
 
     \b
@@ -49,20 +44,13 @@ def front(
     from usher.http.server.listen import read_bind
     from usher.search.front_end import FrontEndOptions, run_front_end
 
-    settings = app.settings_for(mgmt)
-    options = FrontEndOptions(bind=read_bind(bind), host=host, deadline=deadline, insecure=insecure)
-    run_until_stopped(app, lambda stop: run_front_end(settings, options, stop, ready=echo))
+    settings, given = app.settings_for(mgmt), FrontEndOptions(bind=read_bind(bind), **options)
+    run_until_stopped(app, lambda stop: run_front_end(settings, given, stop, ready=echo))
 
 
 @click.command()
 @click.argument("words", nargs=-1, required=True)
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 100),
-    default=10,
-    show_default=True,
-    help="Results to show.",
-)
+@range_option("--limit", 10, 1, 100, "Results to show.")
 @click.option("--front", "front_url", metavar="URL", help=f"Front-end to query. [{FRONT_URL}]")
 @click.option("--mgmt", metavar="URL", help="Query the index servers of this MGMT.")
 @json_option
@@ -75,7 +63,7 @@ def search(
     mgmt: str | None,
     *,
     as_json: bool,
-) -> None:
+) -> int:
     """Search the index; words, "phrases", -word, OR, site:, title:, lang:, after:, before:.
 
     \b
@@ -89,14 +77,11 @@ def search(
       usher search --limit 3 'site:example.org "annual report"'
       usher search --json -- jaguar -car
     """
-    from usher.cli.actions import search as actions
-
     if front_url and mgmt:
         raise click.UsageError("Give --front or --mgmt, not both.")
-    results = run(actions.search(app, " ".join(words), limit, front=front_url, mgmt=mgmt))
+    results = run(actions.search.search(app, " ".join(words), limit, front=front_url, mgmt=mgmt))
     if as_json:
-        actions.show_results_json(results)
+        actions.search.show_results_json(results)
     else:
-        actions.show_results(app, results)
-    if not results.results:
-        raise SystemExit(3)
+        actions.search.show_results(app, results)
+    return 0 if results.results else 3

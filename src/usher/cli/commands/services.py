@@ -35,15 +35,8 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
     from usher.queue.policy import read_policies
 
     address, rules = read_bind(bind), read_policies(app.loaded.workers)
-    served = serve(
-        app.settings,
-        address,
-        insecure=insecure,
-        ready=echo,
-        rules=rules,
-        extra_endpoints=feed_endpoints,
-    )
-    run_service(app, served)
+    options: dict[str, Any] = {"insecure": insecure, "rules": rules, "ready": echo}
+    run_service(app, serve(app.settings, address, extra_endpoints=feed_endpoints, **options))
 
 
 @click.command()

@@ -2,10 +2,12 @@
 
 import click
 
-from usher.cli.app import App, json_option, pass_app, run
+from usher.cli import actions
+from usher.cli.app import App, json_option, pass_app, range_option
+from usher.cli.help import HelpGroup
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def stats() -> None:
     """Show what front-ends reported.
 
@@ -23,9 +25,7 @@ def stats() -> None:
     metavar="TIME",
     help="A time, or a duration before now.",
 )
-@click.option(
-    "--limit", default=20, show_default=True, type=click.IntRange(1, 10_000), help="Terms to show."
-)
+@range_option("--limit", 20, 1, 10_000, "Terms to show.")
 @json_option
 @pass_app
 def queries(app: App, since: str, limit: int, *, as_json: bool) -> None:
@@ -40,6 +40,4 @@ def queries(app: App, since: str, limit: int, *, as_json: bool) -> None:
       usher stats queries --since 2026-11-16T08:00 --limit 5 --json
       usher stats queries --since 365d
     """
-    from usher.cli.actions import stats as actions
-
-    actions.show_queries(run(actions.read_queries(app, since, limit)), as_json=as_json)
+    actions.stats.show_queries(app, since, limit, as_json=as_json)

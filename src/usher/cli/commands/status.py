@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from usher.cli import actions
 from usher.cli.app import App, json_option, pass_app, run
 
 
@@ -11,8 +12,7 @@ from usher.cli.app import App, json_option, pass_app, run
 @click.option("--watch", is_flag=True, help="Redraw every 2 seconds until Ctrl-C.")
 @json_option
 @pass_app
-@click.pass_context
-def status(ctx: click.Context, app: App, *, watch: bool, as_json: bool) -> None:
+def status(app: App, *, watch: bool, as_json: bool) -> int:
     """Show every stage of the path of a URL on one screen, and the problems that block it.
 
     What waits and since when, what is in progress and what failed; hosts, rows, components; the last
@@ -27,9 +27,11 @@ def status(ctx: click.Context, app: App, *, watch: bool, as_json: bool) -> None:
       usher status --watch
       usher status --json
     """
-    from usher.cli.actions import status as actions
-
     if watch and (as_json or not sys.stdout.isatty()):
         raise click.UsageError("--watch needs a terminal and cannot be used with --json.")
-    healthy = run(actions.watch_status(app) if watch else actions.show_once(app, as_json=as_json))
-    ctx.exit(0 if healthy else 3)
+    healthy = run(
+        actions.status.watch_status(app)
+        if watch
+        else actions.status.show_once(app, as_json=as_json)
+    )
+    return 0 if healthy else 3

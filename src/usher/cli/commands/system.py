@@ -7,7 +7,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from usher import __version__
-from usher.cli.app import App, json_option, pass_app, run, show_json, show_table
+from usher.cli.app import App, json_option, pass_app, run, show_json, show_list
 from usher.cli.output import echo, style
 
 MARKS = {"good": ("ok", "green"), "warning": ("!!", "yellow"), "bad": ("NO", "red")}
@@ -43,21 +43,17 @@ def settings(app: App, *, as_json: bool, check: bool) -> None:
     loaded = app.loaded
     if check:
         app.say(f"The settings are valid ({loaded.file or 'no file'}).")
-    elif as_json:
-        show_json([dataclasses.asdict(setting) for setting in loaded.rows()])
-    else:
-        rows = [
-            (setting.name, setting.value or "-", setting.origin, setting.help)
-            for setting in loaded.rows()
-        ]
-        show_table(("SETTING", "VALUE", "ORIGIN", "MEANING"), rows)
+        return
+    listed = list(loaded.rows())
+    rows = [(row.name, row.value or "-", row.origin, row.help) for row in listed]
+    headings = ("SETTING", "VALUE", "ORIGIN", "MEANING")
+    show_list(app, listed, headings, rows, as_json=as_json, to_json=dataclasses.asdict)
 
 
 @click.command()
 @json_option
 @pass_app
-@click.pass_context
-def doctor(ctx: click.Context, app: App, *, as_json: bool) -> None:
+def doctor(app: App, *, as_json: bool) -> int:
     """Check this installation, and show what to do about each problem.
 
     Exit code 0 if there are no problems or only warnings, 3 otherwise.
@@ -73,8 +69,7 @@ def doctor(ctx: click.Context, app: App, *, as_json: bool) -> None:
             echo(f"{style(mark, fg=colour)}  {check.name:<12} {check.detail}")
             if check.hint:
                 echo(f"    → {check.hint}")
-    if any(check.level == "bad" for check in checks):
-        ctx.exit(3)
+    return 3 if any(check.level == "bad" for check in checks) else 0
 
 
 @click.command()

@@ -4,8 +4,10 @@ from typing import Any
 
 import click
 
+from usher.cli import actions
 from usher.cli.app import (
     App,
+    after_id_option,
     confirm,
     json_option,
     limit_option,
@@ -16,6 +18,7 @@ from usher.cli.app import (
     yes_option,
 )
 from usher.cli.commands.jobs import PROGRAM_SETTINGS, job_options
+from usher.cli.help import HelpGroup
 from usher.cli.output import echo
 from usher.cli.wording import record_json
 
@@ -42,7 +45,7 @@ task_options = with_options(
 )
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def tasks() -> None:
     """List, add and change tasks, which run a program periodically.
 
@@ -63,16 +66,10 @@ def tasks() -> None:
 @click.option("--resource", metavar="NAME", help="Of this resource.")
 @click.option("--contains", metavar="TEXT", help="With this text in name, program or arguments.")
 @limit_option
-@click.option(
-    "--after",
-    default=0,
-    type=click.IntRange(0, 2**63 - 1),
-    metavar="ID",
-    help="Start after this task.",
-)
+@after_id_option("task")
 @json_option
 @pass_app
-def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401 - as click read them
+def list_(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List tasks by number: schedule, next and last run, and job.
 
     \b
@@ -80,10 +77,7 @@ def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: AN
       usher tasks list --state disabled
       usher tasks list --contains recrawl
     """
-    from usher.cli.actions import tasks as actions
-
-    listed = run(actions.find_tasks(app, **conditions))
-    actions.show_tasks(app, listed, limit=conditions["limit"], as_json=as_json)
+    actions.tasks.list_tasks(app, **options)
 
 
 @tasks.command()
@@ -92,10 +86,7 @@ def list_(app: App, /, *, as_json: bool, **conditions: Any) -> None:  # noqa: AN
 @pass_app
 def show(app: App, task: str, *, as_json: bool) -> None:
     """Show one task: its settings, its live job and its latest runs."""
-    from usher.cli.actions import tasks as actions
-
-    details, runs = run(actions.read_task(app, task))
-    actions.show_task(details, runs, as_json=as_json)
+    actions.tasks.show_task(app, task, as_json=as_json)
 
 
 @tasks.command(context_settings=PROGRAM_SETTINGS)
@@ -115,14 +106,12 @@ def add(app: App, /, words: tuple[str, ...], *, as_json: bool, **options: Any) -
       usher tasks add --every 2d --hour 6 -- ./report.sh
       usher tasks add --cron '*/10 8-18 * * MON-FRI' my.module:function
     """
-    from usher.cli.actions import tasks as actions
-
-    task = run(actions.add_task(app, words, **options))
+    task = run(actions.tasks.add_task(app, words, **options))
     if as_json:
         show_json(record_json(task))
         return
     echo(task.id)
-    app.say(f"runs {actions.clock_text(task)}, first {actions.next_run_text(task)}")
+    app.say(f"runs {actions.tasks.clock_text(task)}, first {actions.tasks.next_run_text(task)}")
 
 
 @tasks.command(name="set")
@@ -153,15 +142,15 @@ def set_(
       usher tasks set 12 --every 1h --resource ''
       usher tasks set 12 -- curl -sS https://example.com/feed.xml
     """
-    from usher.cli.actions import tasks as actions
-
     if not (words or any_time or any(value is not None for value in options.values())):
         raise click.UsageError("Give an option to set; see usher tasks set --help.")
-    changed = run(actions.change_task(app, task, words, any_time=any_time, **options))
+    changed = run(actions.tasks.change_task(app, task, words, any_time=any_time, **options))
     if as_json:
         show_json(record_json(changed))
     else:
-        app.say(f"runs {actions.clock_text(changed)}, next {actions.next_run_text(changed)}")
+        app.say(
+            f"runs {actions.tasks.clock_text(changed)}, next {actions.tasks.next_run_text(changed)}"
+        )
 
 
 @tasks.command()
@@ -169,10 +158,10 @@ def set_(
 @pass_app
 def enable(app: App, tasks: tuple[str, ...]) -> None:
     """Run tasks again; missed runs are not made up."""
-    from usher.cli.actions import tasks as actions
-
-    for task in run(actions.set_states(app, tasks, "enabled")):
-        app.say(f"enabled: {actions.task_label(task)}, next {actions.next_run_text(task)}")
+    for task in run(actions.tasks.set_states(app, tasks, "enabled")):
+        app.say(
+            f"enabled: {actions.tasks.task_label(task)}, next {actions.tasks.next_run_text(task)}"
+        )
 
 
 @tasks.command()
@@ -180,28 +169,21 @@ def enable(app: App, tasks: tuple[str, ...]) -> None:
 @pass_app
 def disable(app: App, tasks: tuple[str, ...]) -> None:
     """Create no jobs of tasks until they are enabled; live jobs continue."""
-    from usher.cli.actions import tasks as actions
-
-    for task in run(actions.set_states(app, tasks, "disabled")):
-        app.say(f"disabled: {actions.task_label(task)}")
-        actions.show_live_job(app, task)
+    for task in run(actions.tasks.set_states(app, tasks, "disabled")):
+        app.say(f"disabled: {actions.tasks.task_label(task)}")
+        actions.tasks.show_live_job(app, task)
 
 
 @tasks.command(name="run")
 @names_argument
 @json_option
 @pass_app
-@click.pass_context
-def run_(ctx: click.Context, app: App, tasks: tuple[str, ...], *, as_json: bool) -> None:
+def run_(app: App, tasks: tuple[str, ...], *, as_json: bool) -> int:
     """Create a job of each task now, also if it is disabled, and print the job numbers.
 
     A task has at most one live job. If there is one, its number is printed, with exit code 3.
     """
-    from usher.cli.actions import tasks as actions
-
-    enqueued = run(actions.run_tasks(app, tasks))
-    actions.show_enqueued(app, enqueued, as_json=as_json)
-    ctx.exit(0 if all(job.new for job in enqueued) else 3)
+    return 0 if actions.tasks.start_tasks(app, tasks, as_json=as_json) else 3
 
 
 @tasks.command()
@@ -215,9 +197,7 @@ def remove(app: App, tasks: tuple[str, ...], *, yes: bool) -> None:
     Examples:
       usher tasks remove nightly --yes
     """
-    from usher.cli.actions import tasks as actions
-
     confirm(f"Remove {', '.join(tasks)}?", yes=yes)
-    for task in run(actions.remove_tasks(app, tasks)):
-        app.say(f"removed: {actions.task_label(task)}")
-        actions.show_live_job(app, task)
+    for task in run(actions.tasks.remove_tasks(app, tasks)):
+        app.say(f"removed: {actions.tasks.task_label(task)}")
+        actions.tasks.show_live_job(app, task)

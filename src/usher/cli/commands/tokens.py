@@ -1,14 +1,18 @@
 """`usher tokens`: create, list, move and revoke the tokens of callers of MGMT."""
 
+from typing import Any
+
 import click
 
+from usher.cli import actions
 from usher.cli.app import App, json_option, pass_app, run
+from usher.cli.help import HelpGroup
 
 SCOPES = ("read", "work", "admin")
 TYPES = ("crawler", "index-builder", "index-server", "front-end", "manager")
 
 
-@click.group()
+@click.group(cls=HelpGroup)
 def tokens() -> None:
     """Create, list, move and revoke the tokens that authenticate callers of MGMT.
 
@@ -25,6 +29,7 @@ def tokens() -> None:
 @click.option("--type", "type_", type=click.Choice(TYPES), help="For a component of this type.")
 @click.option(
     "--scope",
+    default="work",
     type=click.Choice(SCOPES),
     help="read: read only; admin: everything; work (with --type): what that component needs.",
 )
@@ -36,16 +41,7 @@ def tokens() -> None:
 @click.option("--expires", metavar="TIME", help="Lifetime from now: 12h, 90d. [unlimited]")
 @json_option
 @pass_app
-def add(
-    app: App,
-    name: str | None,
-    type_: str | None,
-    scope: str | None,
-    address: str | None,
-    expires: str | None,
-    *,
-    as_json: bool,
-) -> None:
+def add(app: App, /, name: str | None, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """Create a token and print its secret once; Usher stores only a hash.
 
     Each component needs its own token. Without a name, the token is named after its type or scope.
@@ -56,12 +52,7 @@ def add(
       usher tokens add --type manager --address worker-1 --expires 90d
       usher tokens add dashboard --scope read
     """
-    from usher.cli.actions import tokens as actions
-
-    lifetime = actions.parse_lifetime(expires)
-    options = actions.TokenOptions(name, scope or "work", type_, address, lifetime)
-    created, secret = run(actions.create_token(app, options))
-    actions.show_created(app, created, secret, as_json=as_json)
+    run(actions.tokens.create_token(app, name, **options))
 
 
 @tokens.command(name="list")
@@ -69,9 +60,7 @@ def add(
 @pass_app
 def list_(app: App, *, as_json: bool) -> None:
     """List tokens by name: scope, type, address, last use and expiry."""
-    from usher.cli.actions import tokens as actions
-
-    actions.show_tokens(run(actions.find_tokens(app)), as_json=as_json)
+    actions.tokens.show_tokens(app, as_json=as_json)
 
 
 @tokens.command()
@@ -85,9 +74,7 @@ def move(app: App, name: str, address: str) -> None:
     Examples:
       usher tokens move crawler-7 10.0.0.8:8421
     """
-    from usher.cli.actions import tokens as actions
-
-    app.say(f"{name} now belongs to {run(actions.move_token(app, name, address))}.")
+    actions.tokens.move_token(app, name, address)
 
 
 @tokens.command()
@@ -95,10 +82,7 @@ def move(app: App, name: str, address: str) -> None:
 @pass_app
 def revoke(app: App, names: tuple[str, ...]) -> None:
     """Revoke tokens permanently, within two seconds; all of them, or none if one is unknown."""
-    from usher.cli.actions import tokens as actions
-
-    for name, new in run(actions.revoke_tokens(app, names)).items():
-        app.say(f"revoked {name}" if new else f"{name} was already revoked")
+    run(actions.tokens.revoke_tokens(app, names))
 
 
 @tokens.command()

@@ -4,33 +4,19 @@ from datetime import timedelta
 
 import click
 
-from usher.cli.app import App, Command, pass_app, run_service
+from usher.cli.app import App, pass_app, range_option, run_service
 from usher.cli.commands.services import metrics_option, with_metrics
 from usher.cli.output import echo
 
-MIN_SECONDS = 0.1
-
-
-def seconds_option(name: str, default: float, low: float, high: float, text: str) -> Command:
-    limits = click.FloatRange(low, high)
-    return click.option(
-        name, type=limits, default=default, show_default=True, metavar="SECONDS", help=text
-    )
-
 
 @click.command()
-@seconds_option("--every", 5.0, MIN_SECONDS, 3600, "Interval between two pings of a component.")
-@click.option(
-    "--misses",
-    type=click.IntRange(1, 1000),
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Missed pings that count as a failure.",
+@range_option("--every", 5.0, 0.1, 3600, "Interval between two pings of a component.", "SECONDS")
+@range_option("--misses", 3, 1, 1000, "Missed pings that count as a failure.", "N")
+@range_option(
+    "--probation", 60.0, 0, 86_400, "How long a recovered component is on probation.", "SECONDS"
 )
-@seconds_option("--probation", 60.0, 0, 86_400, "How long a recovered component is on probation.")
-@seconds_option(
-    "--grace", 300.0, 0, 30 * 86_400, "How long a failure lasts before others take over."
+@range_option(
+    "--grace", 300.0, 0, 30 * 86_400, "How long a failure lasts before others take over.", "SECONDS"
 )
 @metrics_option
 @pass_app

@@ -1,10 +1,10 @@
 """The open connections: a few for each host and a limited number in all, kept for a while for the next request."""
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from usher.background import wait_up_to
 from usher.crawl.http.connect import Connector
 from usher.crawl.http.connection import FetchConnection, FetchLimits
 from usher.crawl.http.response import FetchFailure, FetchResponse
@@ -127,6 +127,4 @@ class ConnectionPool:
         for connection in list(self._open):
             connection.close()
         if self._open:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await self._all_closed.wait()
+            await wait_up_to(_CLOSE_SECONDS, self._all_closed)

@@ -4,7 +4,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from usher.private_files import open_file
@@ -15,6 +15,9 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         self._file = open_file(path, os.O_RDWR)
+
+    def fileno(self) -> int:
+        return self._file
 
     def share(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_SH)
@@ -42,18 +45,12 @@ class FileLock:
 @contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
     """Hold the lock exclusively within the block; waits for it."""
-    lock = FileLock(path)
-    try:
+    with closing(FileLock(path)) as lock:
         lock.take()
         yield
-    finally:
-        lock.close()
 
 
 def is_locked(path: Path) -> bool:
     """Whether a process holds the lock exclusively now."""
-    lock = FileLock(path)
-    try:
+    with closing(FileLock(path)) as lock:
         return not lock.try_take()
-    finally:
-        lock.close()

@@ -74,12 +74,9 @@ def _clean_plain(content: str) -> CleanText:
     text = content.replace("\0", " ").strip()
     blocks = [escape(block.strip(), quote=False) for block in text[:MAX_HTML_CHARS].split("\n\n")]
     html = "\n".join(f"<p>{block}</p>" for block in blocks if block)
-    cut = (
-        f"only its first {MAX_TEXT_CHARACTERS:,} characters were kept"
-        if len(text) > MAX_TEXT_CHARACTERS
-        else ""
-    )
-    return CleanText(text[:MAX_TEXT_CHARACTERS], html, problem=cut)
+    is_cut = len(text) > MAX_TEXT_CHARACTERS
+    problem = f"only its first {MAX_TEXT_CHARACTERS:,} characters were kept" if is_cut else ""
+    return CleanText(text[:MAX_TEXT_CHARACTERS], html, problem=problem)
 
 
 def _without_template(

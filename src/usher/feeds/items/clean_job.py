@@ -123,10 +123,8 @@ async def clean_batch(
         texts = [clean_item(item, model, settings.threshold) for item in items]
         try:
             await save_clean_texts(conn, items, texts)
-        except (
-            psycopg.errors.DeadlockDetected
-        ):  # a poll of the same feed; the next batch has them again
-            return bool(items)
+        except psycopg.errors.DeadlockDetected:
+            return bool(items)  # a poll of the same feed; the next batch has them again
     outcome.cleaned += len(items)
     outcome.how.update(text.how for text in texts)
     problems = [
@@ -195,13 +193,11 @@ async def learn_model(
 ) -> PageTemplate | None:
     """Learn from the newest pages of a feed; after the first template all items are cleaned again."""
     async with db.transaction() as conn:
-        rows = await store.training_pages.tuples(
-            conn,
-            feed=settings.feed_id,
-            n=min(settings.train_size, MAX_PAGES),
-            most=MAX_TRAINING_CHARS,
+        n = min(settings.train_size, MAX_PAGES)
+        pages = await store.training_pages.column(
+            conn, feed=settings.feed_id, n=n, most=MAX_TRAINING_CHARS
         )
-        model = page_template.learn([text for (text,) in rows], settings.max_duplicates, now)
+        model = page_template.learn(pages, settings.max_duplicates, now)
         if model is not None:
             await store.save_model.run(conn, id=settings.id, model=page_template.to_json(model))
             if old is None:
@@ -216,7 +212,7 @@ async def set_cleaning(conn: Connection, ids: Sequence[int], **options: object) 
     """Set whether and how items are cleaned; feeds that this changes are cleaned again. Returns those feeds."""
     names = ("cleanup", "learns", "threshold", "train_size", "max_duplicates")
     values = {name: options.get(name) for name in names}
-    changed = [id_ for (id_,) in await store.set_cleaning.tuples(conn, ids=list(ids), **values)]
+    changed = await store.set_cleaning.column(conn, ids=list(ids), **values)
     if changed and any(values[name] is not None for name in names[1:]):
         await reset_cleaning(conn, changed)
     return changed
@@ -230,7 +226,7 @@ async def reset_cleaning(conn: Connection, ids: Sequence[int]) -> None:
 
 async def feeds_to_clean(conn: Connection) -> list[int]:
     """The feeds whose items are cleaned."""
-    return [id_ for (id_,) in await store.feeds_to_clean.tuples(conn)]
+    return await store.feeds_to_clean.column(conn)
 
 
 async def cleanup_status(conn: Connection, id_: int) -> CleanupStatus | None:

@@ -32,4 +32,4 @@ async def digest_all(db: Database) -> int:
 
 async def undigested_feeds(db: Database) -> list[int]:
     async with db.connection() as conn:
-        return [int(feed) for (feed,) in await store.undigested_feeds.tuples(conn)]
+        return await store.undigested_feeds.column(conn)

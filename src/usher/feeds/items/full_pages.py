@@ -67,7 +67,7 @@ async def set_partial(
 ) -> list[int]:
     """Set whether jobs fetch the pages of feeds; returns the feeds that this changes."""
     kind = "partial" if partial else "full"
-    changed = [id_ for (id_,) in await store.set_partial.tuples(conn, ids=list(ids), kind=kind)]
+    changed = await store.set_partial.column(conn, ids=list(ids), kind=kind)
     if changed and partial:
         await store.want_latest_pages.run(conn, ids=changed, n=LATEST_ITEMS, now=now)
     return changed

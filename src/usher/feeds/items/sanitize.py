@@ -125,9 +125,8 @@ class _Writer:
             self.cut = True
             written = escape(text[: self._left], quote=False)
         if len(written) > self._left:
-            written = escape(
-                text[: self._left // 5], quote=False
-            )  # an escape has at most five characters
+            # An escape has at most five characters.
+            written = escape(text[: self._left // 5], quote=False)
         if written:
             self._visible += not text.isspace()
             self._put(written)

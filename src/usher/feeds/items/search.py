@@ -41,6 +41,11 @@ class ItemSummary:
     tags: list[str]
     same_as: int | None
 
+    @property
+    def place(self) -> str:
+        """The position of the item in a list, as text for a link to the next page."""
+        return f"{(self.pub_date - _EPOCH) // timedelta(microseconds=1)}~{self.id}"
+
 
 @dataclass(frozen=True, slots=True)
 class ItemDetails:
@@ -104,23 +109,22 @@ async def find_items(  # noqa: PLR0913 - as many as there are conditions
         "copies": copies,
         "n": limit,
     }
-    rows = await matching_ids(
-        conn, words.replace("\0", " ").strip(), feed, tag.replace("\0", ""), bounds
-    )
-    return await item_summaries(conn, [id_ for (id_,) in rows]) if rows else []
+    words, tag = words.replace("\0", " ").strip(), tag.replace("\0", "")
+    ids = await matching_ids(conn, words, feed, tag, bounds)
+    return await item_summaries(conn, ids) if ids else []
 
 
 async def matching_ids(
     conn: Connection, words: str, feed: int | None, tag: str, bounds: dict[str, Any]
-) -> list[tuple[Any, ...]]:
+) -> list[int]:
     """The ids of the items, from the statement with the most selective condition."""
     if words:
-        return await store.matching.tuples(conn, words=words, feed=feed, tag=tag, **bounds)
+        return await store.matching.column(conn, words=words, feed=feed, tag=tag, **bounds)
     if feed is not None:
-        return await store.of_feed.tuples(conn, feed=feed, tag=tag, **bounds)
+        return await store.of_feed.column(conn, feed=feed, tag=tag, **bounds)
     if tag:
-        return await store.tagged.tuples(conn, tag=tag, **bounds)
-    return await store.latest.tuples(conn, **bounds)
+        return await store.tagged.column(conn, tag=tag, **bounds)
+    return await store.latest.column(conn, **bounds)
 
 
 async def item_summaries(conn: Connection, ids: list[int]) -> list[ItemSummary]:
@@ -137,13 +141,8 @@ async def find_item(conn: Connection, id_: int) -> FullItem:
     return FullItem(summaries[0], details)
 
 
-def page_position(item: ItemSummary) -> str:
-    """The position of an item in a list, as text for a link to the next page."""
-    return f"{(item.pub_date - _EPOCH) // timedelta(microseconds=1)}~{item.id}"
-
-
 def parse_position(text: str) -> tuple[datetime, int]:
-    """The position that `page_position` wrote; BadInput for any other text."""
+    """The position in `ItemSummary.place`; BadInput for any other text."""
     match = _POSITION.fullmatch(text)
     try:
         if match and int(match[2]) <= MAX_ID:

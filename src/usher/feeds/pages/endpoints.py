@@ -35,7 +35,7 @@ from usher.feeds.pages.render import FeedPages
 from usher.feeds.websub import callbacks
 from usher.http.atom import ATOM_MEDIA_TYPE, to_xml
 from usher.http.server.conditional import conditional_response, server_origin
-from usher.http.server.endpoint import OPEN, Endpoint
+from usher.http.server.endpoint import OPEN, Endpoint, EndpointList
 from usher.http.server.middleware import RETRY_SECONDS
 from usher.messages.server import Status
 from usher.settings import Settings
@@ -43,6 +43,7 @@ from usher.telemetry import Log
 
 log = Log("web")
 JSON: Final = "application/json"
+HOME_SUMMARY: Final = "Description and links: a page for browsers, JSON for others"
 NO_CACHE: Final = {"Cache-Control": "private, no-cache"}
 IMMUTABLE: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
 HTML_HEADERS: Final = {**NO_CACHE, "Content-Security-Policy": render.POLICY}
@@ -69,26 +70,27 @@ class FeedEndpoints:
 
     def endpoints(self) -> Endpoints:
         return (
-            self._home("/"),
+            self._get("/", self.home, None, LandingPage, HOME_SUMMARY, HTML_MEDIA_TYPE),
             self._page("/feeds", self.feeds, FeedsQuery, "Feed status and next poll, as a page"),
-            self._data("/feeds.json", self.feeds_json, FeedsQuery, FeedList, "Feeds, as data"),
-            self._data("/feeds/{id}.json", self.feed_json, None, FeedDetail, "One feed, as data"),
+            self._get("/feeds.json", self.feeds_json, FeedsQuery, FeedList, "Feeds, as data"),
+            self._get("/feeds/{id}.json", self.feed_json, None, FeedDetail, "One feed, as data"),
             self._page("/feeds/{id}", self.feed, None, "The page of one feed"),
             self._page("/items", self.items, ItemsQuery, "A page of items, searched"),
-            self._data("/items.json", self.items_json, ItemsQuery, ItemList, "Items, as data"),
-            self._file(
-                atom.PATH, self.items_atom, ItemsQuery, ATOM_MEDIA_TYPE, "Items, as an Atom feed"
+            self._get("/items.json", self.items_json, ItemsQuery, ItemList, "Items, as data"),
+            self._get(
+                atom.PATH,
+                self.items_atom,
+                ItemsQuery,
+                None,
+                "Items, as an Atom feed",
+                ATOM_MEDIA_TYPE,
             ),
-            self._data("/items/{id}.json", self.item_json, None, ItemDetail, "One item, as data"),
+            self._get("/items/{id}.json", self.item_json, None, ItemDetail, "One item, as data"),
             self._page("/items/{id}", self.item, None, "The page of one item"),
-            self._file("/static/{name}", self.static, None, "text/css", "Files that pages need"),
+            self._get(
+                "/static/{name}", self.static, None, None, "Files that pages need", "text/css"
+            ),
             *self._callback("/websub/{token}"),
-        )
-
-    def _home(self, path: str) -> MgmtEndpoint:
-        what = "Description and links: a page for browsers, JSON for others"
-        return Endpoint(
-            "GET", path, self.home, None, LandingPage, what, access=READ, media=HTML_MEDIA_TYPE
         )
 
     def _page(
@@ -102,36 +104,24 @@ class FeedEndpoints:
             except UsherError as error:
                 return self.error_page(error, path)
 
-        return Endpoint(
-            "GET", path, show_or_fail, request, None, summary, access=READ, media=HTML_MEDIA_TYPE
-        )
+        return self._get(path, show_or_fail, request, None, summary, HTML_MEDIA_TYPE)
 
-    def _data(
-        self, path: str, tell: Handler[Any], request: type | None, response: type, summary: str
+    def _get(
+        self,
+        path: str,
+        tell: Handler[Any],
+        request: type | None,
+        response: type | None,
+        summary: str,
+        media: str = "text/plain",
     ) -> MgmtEndpoint:
-        return Endpoint("GET", path, tell, request, response, summary, access=READ)
-
-    def _file(
-        self, path: str, tell: Handler[Any], request: type | None, media: str, summary: str
-    ) -> MgmtEndpoint:
-        return Endpoint("GET", path, tell, request, None, summary, access=READ, media=media)
+        return Endpoint("GET", path, tell, request, response, summary, access=READ, media=media)
 
     def _callback(self, path: str) -> Endpoints:
-        return (
-            Endpoint(
-                "GET",
-                path,
-                self.verify,
-                HubQuery,
-                None,
-                "A hub verifies a subscription",
-                access=OPEN,
-                safe=False,
-            ),
-            Endpoint(
-                "POST", path, self.deliver, bytes, Status, "A hub announces news", access=OPEN
-            ),
-        )
+        endpoints = EndpointList()
+        endpoints.get(path, "A hub verifies a subscription", OPEN, safe=False)(self.verify)
+        endpoints.post(path, "A hub announces news", OPEN)(self.deliver)
+        return endpoints
 
     def error_page(self, error: UsherError, path: str) -> Response:
         headers = dict(HTML_HEADERS)

@@ -64,7 +64,7 @@ async def counts(conn: Connection) -> FeedCounts:
 
 
 async def tags(conn: Connection) -> list[str]:
-    return [str(tag) for (tag,) in await store.tags.tuples(conn, n=MAX_TAGS)]
+    return await store.tags.column(conn, n=MAX_TAGS)
 
 
 async def sizes(conn: Connection, feeds: Sequence[int]) -> dict[int, int]:

@@ -127,7 +127,7 @@ async def feed_detail(conn: Connection, id_: int, *, now: datetime) -> FeedDetai
 async def item_list(conn: Connection, query: ItemsQuery) -> ItemList:
     items = await search.find_items(conn, limit=query.limit + 1, **conditions(query))
     page = items[: query.limit]
-    after = search.page_position(page[-1]) if len(items) > query.limit else None
+    after = page[-1].place if len(items) > query.limit else None
     return ItemList([item_row(item) for item in page], after)
 
 

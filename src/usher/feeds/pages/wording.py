@@ -9,12 +9,7 @@ from usher.feeds.items.clean import plain_text
 
 MAX_HTML_CHARS: Final = 500_000
 MAX_LINE_CHARS: Final = 300
-UNITS: Final[tuple[tuple[str, int], ...]] = (
-    ("day", 86_400),
-    ("hour", 3_600),
-    ("minute", 60),
-    ("second", 1),
-)
+UNITS: Final = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 UNIT_THRESHOLD: Final = 1.99  # a unit is used from about two of it on: "36 hours", not "2 days"
 WEB_SCHEMES: Final = frozenset({"http", "https"})
 KILO: Final = 1000
@@ -95,7 +90,7 @@ def distance(when: datetime, now: datetime) -> str:
 def span(length: timedelta) -> str:
     seconds = length.total_seconds()
     unit, length_of_unit = next(
-        pair for pair in UNITS if seconds >= UNIT_THRESHOLD * pair[1] or pair[1] == 1
+        pair for pair in UNITS.items() if seconds >= UNIT_THRESHOLD * pair[1] or pair[1] == 1
     )
     number = round(seconds / length_of_unit)
     return f"{number:,} {unit}{'' if number == 1 else 's'}"

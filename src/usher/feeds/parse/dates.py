@@ -9,58 +9,34 @@ from typing import Final
 MAX_CHARS: Final = 100
 _FIRST_YEAR: Final = 2  # programs write "no date" as year 1
 _PIVOT: Final = 90  # two-digit years below this are in this century
-_ENGLISH: Final = [
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-]
-# By month, the first letters of its name in other languages, as feeds write them.
+# By month, the first letters of its name in English and other languages, as feeds write them.
 # ruff: noqa: RUF001 - Greek is meant
-_FOREIGN: Final = (
-    "ene gen ιαν janv",
+_MONTH_NAMES: Final = (
+    "jan ene gen ιαν janv",
     "fév fev fèv φεβ feb",
-    "mär mrz maa mrt már μάώ μαώ μάρ μαρ",
-    "avr abr ápr απρ",
+    "mar mär mrz maa mrt már μάώ μαώ μάρ μαρ",
+    "apr avr abr ápr απρ",
     "mai mag mei máj máu μάι μαϊ μαι may",
-    "juin giu jún ιούν ιον",
-    "juil lug júl ιούλ ιολ",
-    "aoû aou ago αύγ αυγ",
-    "set sze σεπ",
-    "okt ott out οκτ",
-    "νοέ νοε",
-    "dez dic déc δεκ",
+    "jun juin giu jún ιούν ιον",
+    "jul juil lug júl ιούλ ιολ",
+    "aug aoû aou ago αύγ αυγ",
+    "sep set sze σεπ",
+    "oct okt ott out οκτ",
+    "nov νοέ νοε",
+    "dec dez dic déc δεκ",
 )
 MONTHS: Final[Mapping[str, int]] = MappingProxyType(
-    {name: number for number, name in enumerate(_ENGLISH, 1)}
-    | {name: number for number, names in enumerate(_FOREIGN, 1) for name in names.split()}
+    {name: number for number, names in enumerate(_MONTH_NAMES, 1) for name in names.split()}
 )
-ZONES: Final[Mapping[str, int]] = (
-    MappingProxyType(  # in minutes; a name that is not here counts as UTC
-        {"adt": -180, "ast": -240, "at": -240, "edt": -240, "est": -300, "et": -300, "cdt": -300}
-        | {"cst": -360, "ct": -360, "mdt": -360, "mst": -420, "mt": -420, "pdt": -420, "pst": -480}
-        | {"pt": -480, "akdt": -480, "akst": -540, "hst": -600, "brt": -180, "art": -180}
-        | {"bst": 60, "met": 60, "mest": 120, "cet": 60, "cest": 120, "eet": 120, "eest": 180}
-        | {"west": 60, "msk": 180, "ist": 330, "sgt": 480, "hkt": 480, "jst": 540, "kst": 540}
-        | {
-            "aest": 600,
-            "aedt": 660,
-            "nzst": 720,
-            "nzdt": 780,
-            "a": -60,
-            "n": 60,
-            "m": -720,
-            "y": 720,
-        }
-    )
+# In minutes; a name that is not here counts as UTC.
+ZONES: Final[Mapping[str, int]] = MappingProxyType(
+    {"adt": -180, "ast": -240, "at": -240, "edt": -240, "est": -300, "et": -300, "cdt": -300}
+    | {"cst": -360, "ct": -360, "mdt": -360, "mst": -420, "mt": -420, "pdt": -420, "pst": -480}
+    | {"pt": -480, "akdt": -480, "akst": -540, "hst": -600, "brt": -180, "art": -180}
+    | {"bst": 60, "met": 60, "mest": 120, "cet": 60, "cest": 120, "eet": 120, "eest": 180}
+    | {"west": 60, "msk": 180, "ist": 330, "sgt": 480, "hkt": 480, "jst": 540, "kst": 540}
+    | {"aest": 600, "aedt": 660, "nzst": 720, "nzdt": 780}
+    | {"a": -60, "n": 60, "m": -720, "y": 720}
 )
 
 _COMMON: Final = re.compile(  # matches nine of ten dates

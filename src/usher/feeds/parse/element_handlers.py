@@ -71,10 +71,6 @@ def summary(
     return text.value
 
 
-def description(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
-    summary(context, builder, element, "text/html")
-
-
 def content(
     context: ElementContext, builder: FastItemBuilder, element: Element, default: str = "text/plain"
 ) -> str:
@@ -89,37 +85,17 @@ def content(
     return text.value
 
 
-def encoded(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
-    content(context, builder, element, "text/html")
-
-
 def rights(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
     builder.rights = context.content(element, attributes(element), "text/plain")
 
 
-def guid(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
-    attrs = attributes(element)
-    builder.permalink = attrs.get("ispermalink", "true") == "true"
-    _set_guid(context, builder, element, attrs, is_link=builder.permalink)
-
-
-def atom_id(context: ElementContext, builder: FastItemBuilder, element: Element) -> None:
-    """The id of Atom: no permalink, but the link if there is no other."""
-    attrs = attributes(element)
-    builder.permalink = False
-    is_link = attrs.get("ispermalink", "true") == "true"
-    _set_guid(context, builder, element, attrs, is_link=is_link)
-
-
-def _set_guid(
-    context: ElementContext,
-    builder: FastItemBuilder,
-    element: Element,
-    attrs: Mapping[str, str],
-    *,
-    is_link: bool,
+def guid(
+    context: ElementContext, builder: FastItemBuilder, element: Element, *, permalink: bool = True
 ) -> None:
-    """Keep the guid as it is written, so that it stays the same when the feed moves."""
+    """The guid as it is written, so that it stays the same when the feed moves; the link if there is no other."""
+    attrs = attributes(element)
+    is_link = attrs.get("ispermalink", "true") == "true"
+    builder.permalink = permalink and is_link
     builder.guid = plain_text(element)
     if is_link and builder.link is None and is_address(builder.guid):
         builder.link = join(context.base_in(attrs), builder.guid)

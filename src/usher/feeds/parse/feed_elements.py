@@ -1,6 +1,7 @@
 """The fast parser's handlers for the elements of a feed outside its items, by name."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -23,16 +24,13 @@ _INPUT: Final = frozenset({"title", "link", "description", "name"})
 _OWNER: Final = frozenset({"itunes_name", "itunes_email"})
 
 
-def _subtitle(context: ElementContext, feed: FastFeedBuilder, element: Element) -> None:
-    feed.subtitle = context.content(element, attributes(element), "text/html")
+def _content(field: str, default: str) -> FeedHandler:
+    """A handler for an element whose text may be HTML."""
 
+    def handler(context: ElementContext, feed: FastFeedBuilder, element: Element) -> None:
+        setattr(feed, field, context.content(element, attributes(element), default))
 
-def _tagline(context: ElementContext, feed: FastFeedBuilder, element: Element) -> None:
-    feed.subtitle = context.content(element, attributes(element), "text/plain")
-
-
-def _about(context: ElementContext, feed: FastFeedBuilder, element: Element) -> None:
-    feed.about = context.content(element, attributes(element), "text/plain")
+    return handler
 
 
 def _generator(context: ElementContext, feed: FastFeedBuilder, element: Element) -> None:
@@ -52,16 +50,14 @@ def _cloud(_context: ElementContext, feed: FastFeedBuilder, element: Element) ->
     feed.cloud = attributes(element)
 
 
-def _skip_hours(context: ElementContext, feed: FastFeedBuilder, element: Element) -> None:
-    feed.hours += _texts(context, element, "hour")
+def _skip(field: str, name: str) -> FeedHandler:
+    """A handler for an element with hours or days in which the feed is not polled."""
 
+    def handler(context: ElementContext, feed: FastFeedBuilder, element: Element) -> None:
+        parts = _parts(context, element, frozenset({name})).get(name, ())
+        getattr(feed, field).extend(map(plain_text, parts))
 
-def _skip_days(context: ElementContext, feed: FastFeedBuilder, element: Element) -> None:
-    feed.days += _texts(context, element, "day")
-
-
-def _texts(context: ElementContext, element: Element, name: str) -> list[str]:
-    return [plain_text(part) for part in _parts(context, element, frozenset({name})).get(name, ())]
+    return handler
 
 
 def _parts(
@@ -118,28 +114,20 @@ def _owner(context: ElementContext, _feed: FastFeedBuilder, element: Element) ->
     _parts(context, element, _OWNER)
 
 
-def _category(context: ElementContext, feed: FastFeedBuilder, element: Element) -> None:
-    element_handlers.category(context, feed, element, MEDIA_SCHEME)
-
-
-def _media_title(context: ElementContext, feed: FastFeedBuilder, element: Element) -> None:
-    element_handlers.title(context, feed, element, media=True)
-
-
 FEED_HANDLERS: Final[Mapping[str, FeedHandler]] = {
     **SHARED_HANDLERS,
     "guid": element_handlers.guid,
-    "description": _subtitle,
-    "dc_description": _subtitle,
-    "media_description": _subtitle,
-    "subtitle": _tagline,
-    "itunes_subtitle": _tagline,
-    "itunes_summary": _about,
+    **dict.fromkeys(
+        ("description", "dc_description", "media_description"), _content("subtitle", "text/html")
+    ),
+    "subtitle": _content("subtitle", "text/plain"),
+    "itunes_subtitle": _content("subtitle", "text/plain"),
+    "itunes_summary": _content("about", "text/plain"),
     "generator": _generator,
     "admin_generatoragent": _generator_agent,
     "cloud": _cloud,
-    "skiphours": _skip_hours,
-    "skipdays": _skip_days,
+    "skiphours": _skip("hours", "hour"),
+    "skipdays": _skip("days", "day"),
     "image": _image,
     "textinput": _text_input,
     "itunes_owner": _owner,
@@ -149,8 +137,8 @@ FEED_HANDLERS: Final[Mapping[str, FeedHandler]] = {
     "sy_updatefrequency": text_without_attributes("frequency"),
     "icon": text_without_attributes("icon", address=True),
     "logo": text_without_attributes("logo", address=True),
-    "media_title": _media_title,
-    "media_category": _category,
+    "media_title": partial(element_handlers.title, media=True),
+    "media_category": partial(element_handlers.category, scheme=MEDIA_SCHEME),
     "media_keywords": element_handlers.keywords,
     **{
         f"media_{name}": ignore

@@ -45,6 +45,9 @@ MAX_CATEGORIES: Final = 500  # of one item
 UNDECLARED_ATOM: Final = (
     "atom"  # the prefix that feeds use without declaring it, or declare wrongly
 )
+_OF_ITEM: Final = frozenset(
+    {"title", "description", "category"}
+)  # elements of media that also describe the item
 # Elements whose text keeps markup that is not escaped.
 _TEXT_ELEMENTS: Final = frozenset({"id", "category", "author", "generator"})
 _LINK_WITH_ADDRESS: Final = "usher_link_with_address"
@@ -159,15 +162,6 @@ class PatchedParser:
     def _end_itunes_keywords(self: Any) -> None:
         self._note().keywords.append(self.pop("itunes_keywords") or "")
 
-    def _start_media_keywords(self: Any, attrs: dict[str, str]) -> None:
-        self._media_start("keywords", attrs)
-        self.push("media_keywords", 1)
-
-    def _end_media_keywords(self: Any) -> None:
-        text = self.pop("media_keywords") or ""
-        self._note().keywords.append(text)
-        self._media_end("keywords", text)
-
     def unknown_starttag(self: Any, tag: str, attrs: list[tuple[str, str]]) -> None:
         name = tag.removeprefix("xhtml:")
         if name in _MARKUP and self.elementstack and self.elementstack[-1][0] in _TEXT_ELEMENTS:
@@ -191,36 +185,6 @@ class PatchedParser:
         value = _mixin.pop(self, *args)
         self.popped = value if isinstance(value, str) else ""
         return value
-
-    def _start_media_title(self: Any, attrs: dict[str, str]) -> None:
-        self._media_start("title", attrs)
-        _mixin._start_media_title(self, attrs)
-
-    def _end_media_title(self: Any) -> None:
-        _mixin._end_media_title(self)
-        self._media_end("title", self.popped)
-
-    def _start_media_description(self: Any, attrs: dict[str, str]) -> None:
-        self._media_start("description", attrs)
-        _mixin._start_media_description(self, attrs)
-
-    def _end_media_description(self: Any) -> None:
-        _mixin._end_media_description(self)
-        self._media_end("description", self.popped)
-
-    def _start_media_category(self: Any, attrs: dict[str, str]) -> None:
-        self._media_start("category", attrs)
-        _mixin._start_media_category(self, dict(attrs))
-
-    def _end_media_category(self: Any) -> None:
-        _mixin._end_media_category(self)
-        self._media_end("category", self.popped)
-
-    def _media_start(self: Any, name: str, attrs: Mapping[str, str]) -> None:
-        self._note().media.start(name, dict(attrs))
-
-    def _media_end(self: Any, name: str, text: str) -> None:
-        self._note().media.end(name, text)
 
     # What feedparser does wrong
 
@@ -325,22 +289,32 @@ class PatchedParser:
 
 
 def _add_media_handlers(name: str) -> None:
-    """Add handlers for an element of Media RSS that feedparser flattens or does not know."""
-    holds_text = name not in {"content", "group"}
+    """Add handlers for an element of Media RSS; feedparser flattens most of them or does not know them."""
+    holds_text, describes_item = name not in {"content", "group"}, name in _OF_ITEM
 
     def start(self: Any, attrs: dict[str, str]) -> None:  # noqa: ANN401
-        self._media_start(name, attrs)
-        if holds_text:
+        self._note().media.start(name, dict(attrs))
+        if describes_item:
+            getattr(_mixin, f"_start_media_{name}")(self, attrs)
+        elif holds_text:
             self.push(f"media_{name}", 1)
 
     def end(self: Any) -> None:  # noqa: ANN401
-        self._media_end(name, (self.pop(f"media_{name}") or "") if holds_text else "")
+        text = ""
+        if describes_item:
+            getattr(_mixin, f"_end_media_{name}")(self)
+            text = self.popped
+        elif holds_text:
+            text = self.pop(f"media_{name}") or ""
+        if name == "keywords":
+            self._note().keywords.append(text)
+        self._note().media.end(name, text)
 
     setattr(PatchedParser, f"_start_media_{name}", start)
     setattr(PatchedParser, f"_end_media_{name}", end)
 
 
-for _name in media_rss.NAMES - {"title", "description", "category", "keywords"}:
+for _name in media_rss.NAMES:
     _add_media_handlers(_name)
 
 StrictParser: Final[Any] = type("StrictParser", (PatchedParser, _api.StrictFeedParser), {})

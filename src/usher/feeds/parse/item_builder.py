@@ -107,7 +107,7 @@ def build_item(builder: ItemBuilder, source: FeedSource, language: str) -> Item:
     content = _best(builder.contents) if builder.contents else NO_CONTENT
     summary = builder.summary or NO_CONTENT
     text = with_absolute_links(content, link, source)
-    updated = dates.parse_date(builder.updated, source.now) if builder.updated else None
+    updated = _time(builder.updated, source)
     has_media = builder.media is not None or bool(builder.enclosures)
     enclosures, thumbnails = _enclosed(builder, source) if has_media else ((), ())
     return Item(
@@ -121,7 +121,7 @@ def build_item(builder: ItemBuilder, source: FeedSource, language: str) -> Item:
         content=text,
         content_type=content.type,
         language=builder.language or language,
-        pub_date=_published(builder, source) or updated,
+        pub_date=_time(builder.published, source) or _time(builder.created, source) or updated,
         updated=updated,
         comments_url=builder.comments,
         comments_count=parse_int(builder.comments_count) if builder.comments_count else None,
@@ -198,10 +198,6 @@ def geo_point(latitude: str | float, longitude: str | float) -> GeoPoint | None:
     except ValueError:
         return None
     return GeoPoint(north, east) if abs(north) <= 90 and abs(east) <= 180 else None  # noqa: PLR2004
-
-
-def _published(builder: ItemBuilder, source: FeedSource) -> datetime | None:
-    return _time(builder.published, source) or _time(builder.created, source)
 
 
 def _time(text: str, source: FeedSource) -> datetime | None:

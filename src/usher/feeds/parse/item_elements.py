@@ -4,6 +4,7 @@ A feed with an element that is not in the table, but that feedparser handles, is
 """
 
 from collections.abc import Callable, Container, Mapping
+from functools import partial
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -129,7 +130,7 @@ SHARED_HANDLERS: Final[Mapping[str, ItemHandler]] = {  # for items and feeds
     "title": element_handlers.title,
     "dc_title": element_handlers.title,
     "link": element_handlers.link,
-    "id": element_handlers.atom_id,
+    "id": partial(element_handlers.guid, permalink=False),  # the id of Atom is no permalink
     "rights": element_handlers.rights,
     "copyright": element_handlers.rights,
     "dc_rights": element_handlers.rights,
@@ -172,13 +173,13 @@ ITEM_HANDLERS: Final[Mapping[str, ItemHandler]] = {
     **SHARED_HANDLERS,
     **{f"media_{name}": _media(name) for name in media_rss.NAMES},
     "guid": element_handlers.guid,
-    "description": element_handlers.description,
-    "dc_description": element_handlers.description,
+    "description": partial(element_handlers.summary, default="text/html"),
+    "dc_description": partial(element_handlers.summary, default="text/html"),
     "summary": element_handlers.summary,
     "itunes_summary": element_handlers.summary,
     "itunes_subtitle": ignore,
     "content": element_handlers.content,
-    "content_encoded": element_handlers.encoded,
+    "content_encoded": partial(element_handlers.content, default="text/html"),
     "enclosure": element_handlers.enclosure,
     "source": element_handlers.source,
     "dcterms_created": text("created"),

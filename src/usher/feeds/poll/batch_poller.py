@@ -6,7 +6,6 @@ the same as with one process per feed, but the polls share one process and its c
 
 import asyncio
 import os
-import random
 import time
 import traceback
 from dataclasses import dataclass
@@ -23,11 +22,11 @@ from usher.feeds.poll.outcome import PollOutcome
 from usher.feeds.poll.shared_statements import SharedStatements
 from usher.feeds.poll.tasks import PROGRAM
 from usher.feeds.store.databases import FeedDatabases
-from usher.queue import job_states, jobs
+from usher.queue import jobs
 from usher.queue.job_states import ProcessEnd
-from usher.queue.jobs import SettledRun
 from usher.queue.policy import Policy
-from usher.queue.running_jobs import JobRun, RunningJobs
+from usher.queue.runners.process_runner import RunEnded
+from usher.queue.running_jobs import JobRun, RunningJobs, settled_run
 from usher.telemetry import Log, log_failure
 
 store = load_statements(__file__)
@@ -176,21 +175,8 @@ class BatchPoller:
             ending = ending_of_error(error)
         finally:
             self._polls.pop(run.job.id, None)
-        self.ledger.end(run, self.settlement(run, ending))
-
-    def settlement(self, run: JobRun, ending: ProcessEnd) -> SettledRun:
-        luck = random.random()  # noqa: S311 - spreads retries
-        result = job_states.job_outcome(
-            ending, attempts=run.job.attempts, policy=run.policy, random_share=luck
-        )
-        return SettledRun(
-            *run.fence,
-            state=result.state,
-            exit_code=result.exit_code,
-            pid=os.getpid(),
-            message=result.message,
-            retry_at=None if result.retry_in is None else self.clock.now() + result.retry_in,
-        )
+        event = RunEnded(run.job.id, os.getpid(), ending.code, ending.why, ending.detail, "", 0.0)
+        self.ledger.end(run, settled_run(run, event, self.clock))
 
     def cancel(self, run: JobRun) -> None:
         """Cancel a poll whose job was cancelled or lost."""

@@ -13,16 +13,15 @@ from usher.crawl.http.fetch import Fetcher
 from usher.db.pool import Connection
 from usher.door.rules import Knock
 from usher.errors import BadInput, Unreachable
-from usher.feeds.items import full_pages
+from usher.feeds.items import followup_jobs, full_pages
 from usher.feeds.poll import interval, tasks
-from usher.feeds.poll.after_poll import run_followups
 from usher.feeds.poll.interval import NextPoll
 from usher.feeds.poll.moved_feed import declared_url, follow_declared_move
 from usher.feeds.poll.outcome import FeedResponse, PollOutcome, interpret, next_poll_of
 from usher.feeds.poll.request import fetch_feed
 from usher.feeds.poll.shared_statements import SharedStatements
 from usher.feeds.poll.tasks import NextRun
-from usher.feeds.store import save_feed, subscriptions
+from usher.feeds.store import item_texts, save_feed, subscriptions
 from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.save_feed import SaveResult, storable_text
 from usher.feeds.store.subscriptions import FeedSubscription, PollRecord
@@ -222,17 +221,28 @@ class FeedPoll:
         )
 
     async def run_followups(self, outcome: PollOutcome, shared: SharedStatements) -> None:
-        """Knock for new links and start the follow-ups of a successful poll."""
+        """Knock for new links, digest items, and queue jobs that fetch pages and clean items.
+
+        A process that is killed leaves rows that say so, and the next poll of the feed completes the work.
+        """
         subscription, news = self.subscription, bool(outcome.new or outcome.changed)
         feed_id = outcome.stored_in or subscription.feed_id
         if subscription.knocks and (news or subscription.waiting):
             await self._knock(outcome, feed_id or 0)
-        digest = not shared.defer_digest
-        await run_followups(
-            self.databases, subscription, feed_id, news=news, now=self.now, digest=digest
-        )
-        if shared.defer_digest and (news or subscription.undone):
+        if feed_id is None or not (news or subscription.undone):
+            return
+        if shared.defer_digest:
             shared.digest_pending = True
+        else:
+            await item_texts.digest_feed(self.databases.search, feed_id)
+        if subscription.partial:
+            await full_pages.queue_wanted_pages(self.databases, feed_id)
+        if subscription.cleans:
+            async with (
+                self.databases.search.transaction() as conn,
+                self.databases.queue(conn) as queue,
+            ):
+                await followup_jobs.clean_soon(queue, [subscription.id], now=self.now)
 
     async def _knock(self, outcome: PollOutcome, feed_id: int) -> None:
         """Send the links of new items to the door, with those that a killed poll left; without a door they wait."""

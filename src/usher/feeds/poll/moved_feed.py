@@ -39,8 +39,7 @@ async def follow_declared_move(
             return response
         latest = interpret(await fetch_feed(fetcher, url, source=latest.url), unread, now)
         if latest.kind != "fresh" or latest.url in visited:
-            return replace(
-                response, validators=CacheValidators()
-            )  # so that the next poll reads it again
+            # The next poll reads it again.
+            return replace(response, validators=CacheValidators())
         visited |= {url, latest.url}
     return response

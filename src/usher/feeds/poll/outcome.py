@@ -17,9 +17,8 @@ from usher.feeds.websub.rules import with_link_headers
 from usher.urls import Url
 
 MAX_ERROR_WAIT: Final = timedelta(days=1)
-PARSER_EDITION: Final = (
-    b"2"  # part of the body's hash; a new edition makes polls parse every document again
-)
+# Part of the body's hash; a new edition makes polls parse every document again.
+PARSER_EDITION: Final = b"2"
 OUTAGE_KINDS: Final = frozenset({"dns", "connect", "timeout"})  # errors that our own outage causes
 STATUS_GONE, STATUS_NOT_MODIFIED = 410, 304
 

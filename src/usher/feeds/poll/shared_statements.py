@@ -6,7 +6,7 @@ Lookups are batched, and so are polls that found nothing new. Every other poll w
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, Generic, TypeVar
 
 import psycopg
@@ -126,14 +126,12 @@ class SharedStatements:
         nexts = await next_polls(conn, polls)
         pairs = list(zip(polls, nexts, strict=True))
         async with self._databases.queue(conn) as queue:
-            await tasks.set_next_runs(
-                queue,
-                [
-                    NextRun(poll.subscription.task_id, following.at, wait_of(poll, following))
-                    for poll, following in pairs
-                    if poll.subscription.task_id is not None
-                ],
-            )
+            runs = [
+                NextRun(task, following.at, max(following.at - poll.at, interval.MIN_WAIT))
+                for poll, following in pairs
+                if (task := poll.subscription.task_id) is not None
+            ]
+            await tasks.set_next_runs(queue, runs)
         validators = {
             poll.subscription.feed_id: poll.response.validators
             for poll in polls
@@ -161,10 +159,6 @@ async def next_polls(conn: Connection, polls: Sequence[UnchangedPoll]) -> list[N
         )
         for poll in polls
     ]
-
-
-def wait_of(poll: UnchangedPoll, following: NextPoll) -> timedelta:
-    return max(following.at - poll.at, interval.MIN_WAIT)
 
 
 def record_of(poll: UnchangedPoll, following: NextPoll) -> PollRecord:

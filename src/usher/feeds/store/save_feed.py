@@ -25,6 +25,10 @@ store = load_statements(__file__)
 
 MAX_PROBLEM_CHARS: Final = 500
 MAX_PROBLEMS: Final = 50
+DETAIL_FIELDS: Final = (
+    *("links", "authors", "categories", "enclosures", "thumbnails"),
+    *("places", "ratings", "events"),
+)
 # PostgreSQL cannot store NUL. Two backslashes before it are an escaped backslash.
 _NUL: Final = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 UNSTORABLE_ERRORS: Final = (
@@ -191,8 +195,9 @@ async def save_items(
         await store.change_items.run(conn, items=rows, now=now)
         await store.delete_item_details.run(conn, items=rows)
         result.changed += ids
+    # Without the texts, which were sent already.
     details = [
-        {"id": id_, "item": without_texts(item)}
+        {"id": id_, "item": replace(item.item, title="", summary="", content="")}
         for id_, item in zip(ids, items, strict=True)
         if has_details(item)
     ]
@@ -205,31 +210,12 @@ async def save_items(
 
 
 def item_row(item: MatchedItem) -> dict[str, object]:
-    return {
-        "key": item.key,
-        "link_key": item.keys.link,
-        "hash": item.keys.hash,
-        "item": item.item,
-    }
+    keys = item.keys
+    return {"key": item.key, "link_key": keys.link, "hash": keys.hash, "item": item.item}
 
 
 def has_details(matched: MatchedItem) -> bool:
-    item = matched.item
-    return bool(
-        item.links
-        or item.authors
-        or item.categories
-        or item.enclosures
-        or item.thumbnails
-        or item.places
-        or item.ratings
-        or item.events
-    )
-
-
-def without_texts(item: MatchedItem) -> object:
-    """The item without its texts, which were sent already."""
-    return replace(item.item, title="", summary="", content="")
+    return any(getattr(matched.item, name) for name in DETAIL_FIELDS)
 
 
 def to_json(values: list[dict[str, Any]]) -> str:

@@ -147,12 +147,11 @@ async def lock_subscriptions(
     conn: Connection, subscriptions: Sequence[FeedSubscription]
 ) -> list[int]:
     """Lock subscriptions until the transaction ends; returns those whose URL is still the same."""
-    rows = await store.lock_subscriptions.tuples(
+    return await store.lock_subscriptions.column(
         conn,
         ids=[subscription.id for subscription in subscriptions],
         urls=array(subscription.url for subscription in subscriptions),
     )
-    return [id_ for (id_,) in rows]
 
 
 async def link_feed(conn: Connection, id_: int, feed_id: int) -> None:
@@ -162,8 +161,8 @@ async def link_feed(conn: Connection, id_: int, feed_id: int) -> None:
 
 async def other_subscription_at(conn: Connection, id_: int, url: str) -> int | None:
     """The number of another subscription to this URL."""
-    rows = await store.other_subscription_at.tuples(conn, id=id_, url=url)
-    return int(rows[0][0]) if rows else None
+    ids: list[int] = await store.other_subscription_at.column(conn, id=id_, url=url)
+    return ids[0] if ids else None
 
 
 async def move(conn: Connection, id_: int, url: str) -> None:
@@ -231,6 +230,11 @@ async def list_feeds(
     )
 
 
+async def subscribed_urls(conn: Connection, urls: Sequence[str]) -> set[str]:
+    """Those of the URLs that have a subscription."""
+    return set(await store.subscribed_urls.column(conn, urls=list(urls)))
+
+
 async def count_items(conn: Connection, feed_id: int) -> int:
-    [(number,)] = await store.count_items.tuples(conn, feed=feed_id)
+    [number] = await store.count_items.column(conn, feed=feed_id)
     return int(number)

@@ -120,3 +120,7 @@ limit %(n)s;
 -- name: count_items
 -- How many items a feed has.
 select count(*) from feeds.feed_item where feed_id = %(feed)s;
+
+-- name: subscribed_urls
+-- Those of the URLs that have a subscription.
+select url from feeds.feed_metadata where url = any(%(urls)s);

@@ -27,9 +27,8 @@ FORM_TYPE: Final = "application/x-www-form-urlencoded"
 REPEAT_STATUSES: Final = frozenset({307, 308})  # redirects that repeat the POST
 MAX_REDIRECTS: Final = 3
 MAX_REASON_CHARS: Final = 300
-MAX_READ_BYTES: Final = (
-    10 * MAX_REASON_CHARS
-)  # a secret that the hub repeats is hidden before the cut
+# A secret that the hub repeats is hidden before the cut.
+MAX_READ_BYTES: Final = 10 * MAX_REASON_CHARS
 
 
 @dataclass(frozen=True, slots=True)

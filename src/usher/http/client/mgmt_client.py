@@ -238,22 +238,16 @@ class Client(MgmtConnection):
 
     async def loaded(self, chunks: Iterable[int]) -> list[int]:
         """Report loaded chunks; returns those that have a placement here."""
-        return (
-            await self._report(
-                "/set_chunk_loaded", ChunkIdsReport(chunk_ids=[*chunks]), AcceptedChunks
-            )
-        ).chunk_ids
+        report = ChunkIdsReport(chunk_ids=[*chunks])
+        return (await self._report("/set_chunk_loaded", report, AcceptedChunks)).chunk_ids
 
     async def leaving(self) -> list[int]:
         """Some of the chunks that this server may drop now; report them afterwards."""
         return (await self._get("/get_chunks/leaving", LeavingChunks, ChunkIdsQuery())).chunks
 
     async def dropped(self, chunks: Iterable[int]) -> list[int]:
-        return (
-            await self._report(
-                "/set_chunk_dropped", ChunkIdsReport(chunk_ids=[*chunks]), AcceptedChunks
-            )
-        ).chunk_ids
+        report = ChunkIdsReport(chunk_ids=[*chunks])
+        return (await self._report("/set_chunk_dropped", report, AcceptedChunks)).chunk_ids
 
     async def missing(self, chunks: Sequence[MissingChunk]) -> LostChunks:
         """Report chunks that this server has to load and no component has; returns what MGMT does about them."""
@@ -273,9 +267,8 @@ class Client(MgmtConnection):
 
     async def holds(self, chunks: Iterable[int]) -> list[int]:
         """Report all chunks of a server that starts; returns those that it has to drop."""
-        return (
-            await self._report("/v1/holdings", HoldingsRequest(chunk_ids=[*chunks]), StrayChunks)
-        ).stray
+        report = HoldingsRequest(chunk_ids=[*chunks])
+        return (await self._report("/v1/holdings", report, StrayChunks)).stray
 
     async def to_retire(self, n: int = 1000) -> list[StalePage]:
         """Pages that this server has to remove from its chunks."""

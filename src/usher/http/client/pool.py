@@ -210,21 +210,16 @@ class HttpPool:
         self._idle: list[PooledConnection] = []
 
     async def ask(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], *, timed: bool = True
     ) -> HttpResponse:
-        """Send one request; a new connection replaces idle ones that the server has closed."""
-        request = request_bytes(method, path, body, headers)
-        with self._converting_errors():
-            async with asyncio.timeout(self._timeout):
-                return await self._ask(request)
+        """Send one request; a new connection replaces idle ones that the server has closed.
 
-    async def ask_untimed(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> HttpResponse:
-        """Send one request; the caller has a timeout of its own."""
+        A caller with a timeout of its own asks without `timed`.
+        """
         request = request_bytes(method, path, body, headers)
         with self._converting_errors():
-            return await self._ask(request)
+            async with asyncio.timeout(self._timeout if timed else None):
+                return await self._ask(request)
 
     @asynccontextmanager
     async def stream(

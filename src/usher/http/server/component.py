@@ -4,7 +4,6 @@ async with serve_component(chunk_endpoints(store, "/get_chunk"), read_bind("127.
 ...
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
+from usher.background import background_tasks
 from usher.http.server.bodies import decode_body
 from usher.http.server.endpoint import AccessRule, BodyT, Call, Endpoint, Router, decoder
 from usher.http.server.listen import Bind, serve_app
@@ -20,7 +20,7 @@ from usher.http.server.middleware import Middleware, bearer
 from usher.http.server.probes import probe_endpoints
 from usher.http.server.rpc_connections import RpcHandler, RpcServer
 from usher.http.server.ticket_guard import DEFAULT_GRACE_SECONDS, Guard, guard_for
-from usher.telemetry import Log, log_failure
+from usher.telemetry import Log
 
 log = Log("web")
 ComponentCall = Call[BodyT, None, None]
@@ -74,21 +74,11 @@ async def serve_component(
     rpc = RpcServer(handlers, guard, any_name=any_name) if handlers else None
     async with (
         serve_app(app, bind, rpc.protocol if rpc else None) as address,
-        refreshing(guard, options.host or bind.public_host(address)),
+        background_tasks(
+            log, *([guard.run(options.host or bind.public_host(address))] if guard else ())
+        ),
     ):
         yield address
-
-
-@asynccontextmanager
-async def refreshing(guard: Guard | None, host: str) -> AsyncIterator[None]:
-    """Keep the guard up to date until the block ends."""
-    task = log_failure(asyncio.create_task(guard.run(host)), log) if guard else None
-    try:
-        yield
-    finally:
-        if task:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
 
 def component_app(

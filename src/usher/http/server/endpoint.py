@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Final, Generic, Literal, TypeVar, get_type_hints
+from functools import partial
+from typing import Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack, get_type_hints
 
 import msgspec
 from starlette.requests import Request
@@ -20,6 +21,7 @@ BodyT = TypeVar("BodyT")
 AnswerT = TypeVar("AnswerT")
 ContextT = TypeVar("ContextT")
 CallerT = TypeVar("CallerT")
+HandlerT = TypeVar("HandlerT", bound=Callable[[Any], Awaitable[Any]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class AccessRule:
 
 
 OPEN: Final = AccessRule("open")
+PathTexts = tuple[str, str, AccessRule]  # path, summary, access
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,31 +88,65 @@ class Endpoint(Generic[BodyT, AnswerT, ContextT, CallerT]):
     rpc: bool = False
 
 
-def endpoint(
-    method: Literal["GET", "POST", "PUT", "DELETE"],
-    path: str,
-    handler: Callable[[Call[BodyT, ContextT, CallerT]], Awaitable[AnswerT | Response]],
-    summary: str,
-    *,
-    access: AccessRule,
-    response: Any = None,  # noqa: ANN401 - the type of JSON that a Response holds
-    safe: bool = True,
-) -> Endpoint[BodyT, AnswerT, ContextT, CallerT]:
-    """An endpoint with the request and response types that the annotations of its handler declare."""
-    hints = get_type_hints(handler)
-    answer = hints.pop("return")
-    (call,) = hints.values()
-    body = call.__args__[0]
-    return Endpoint(
-        method,
-        path,
-        handler,
-        None if body is type(None) else body,
-        response if answer is Response else answer,
-        summary,
-        access=access,
-        safe=safe,
-    )
+class EndpointOptions(TypedDict, total=False):
+    """`response` is the type of the JSON that a Response holds; see Endpoint for the others."""
+
+    response: Any
+    safe: bool
+    old: bool
+
+
+class EndpointList(list[Endpoint[Any, Any, Any, Any]]):
+    """The endpoints of a module. Each method decorates a handler, whose annotations declare request and response.
+
+    @ENDPOINTS.get("/v1/tasks", "Tasks, by number", READ)
+    async def list_tasks(call: MgmtCall[TasksQuery]) -> TaskList:
+    """
+
+    def get(
+        self, *args: *PathTexts, **options: Unpack[EndpointOptions]
+    ) -> Callable[[HandlerT], HandlerT]:
+        return partial(self._add, "GET", *args, **options)
+
+    def post(
+        self, *args: *PathTexts, **options: Unpack[EndpointOptions]
+    ) -> Callable[[HandlerT], HandlerT]:
+        return partial(self._add, "POST", *args, **options)
+
+    def put(
+        self, *args: *PathTexts, **options: Unpack[EndpointOptions]
+    ) -> Callable[[HandlerT], HandlerT]:
+        return partial(self._add, "PUT", *args, **options)
+
+    def delete(
+        self, *args: *PathTexts, **options: Unpack[EndpointOptions]
+    ) -> Callable[[HandlerT], HandlerT]:
+        return partial(self._add, "DELETE", *args, **options)
+
+    def _add(
+        self,
+        method: Literal["GET", "POST", "PUT", "DELETE"],
+        path: str,
+        summary: str,
+        access: AccessRule,
+        handler: HandlerT,
+        *,
+        response: Any = None,  # noqa: ANN401
+        safe: bool = True,
+        old: bool = False,
+    ) -> HandlerT:
+        hints = get_type_hints(handler)
+        answer = hints.pop("return")
+        (call,) = hints.values()
+        body = call.__args__[0]
+        request = None if body is type(None) else body
+        answer = response if answer is Response else answer
+        self.append(
+            Endpoint(
+                method, path, handler, request, answer, summary, access=access, safe=safe, old=old
+            )
+        )
+        return handler
 
 
 class Router(Generic[ContextT, CallerT]):

@@ -5,7 +5,6 @@ import errno
 import ipaddress
 import logging
 import re
-import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,9 +14,11 @@ from typing import Final, cast
 import uvicorn
 from starlette.types import ASGIApp
 
+from usher.background import background_tasks
 from usher.errors import BadInput, UsherError
 from usher.http.server.connection import LimitedConnection
 from usher.http.server.connection_limits import ConnectionState
+from usher.shutdown import on_signals
 from usher.telemetry import Log
 
 log = Log("web")
@@ -121,7 +122,7 @@ async def serve_app(
 async def stop_on(server: HttpServer, stop: asyncio.Event | None) -> AsyncIterator[None]:
     """Stop the server when the event is set; without an event, on TERM or INT."""
     if stop is None:
-        with stop_on_signals(server):
+        with on_signals(server.stop):
             yield
         return
 
@@ -129,25 +130,8 @@ async def stop_on(server: HttpServer, stop: asyncio.Event | None) -> AsyncIterat
         await stop.wait()
         server.stop()
 
-    task = asyncio.create_task(wait())
-    try:
+    async with background_tasks(log, wait()):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-@contextmanager
-def stop_on_signals(server: HttpServer) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    for number in signals:
-        loop.add_signal_handler(number, server.stop)
-    try:
-        yield
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
 
 
 @contextmanager

@@ -247,7 +247,8 @@ def check_site(headers: Headers) -> None:
     """Raise for a request that a page of another site sent; needed for everything that changes something."""
     host = headers.get("host", "")
     site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "")
-    same = site in {"same-origin", "none"} or (not site and origin_host(origin) in {"", host})
+    origin_host = urlsplit(origin).netloc or origin
+    same = site in {"same-origin", "none"} or (not site and origin_host in {"", host})
     if not same:
         raise NotAllowed("Pages of other sites may not call this.", hint="Call it from a program.")
 
@@ -270,10 +271,6 @@ PROOF_HINT = "Make a token with `usher tokens add` and send it as Authorization:
 
 def unauthorized(message: str, *, hint: str = PROOF_HINT) -> HttpError:
     return HttpError(401, "unproven", message, hint=hint, headers={"WWW-Authenticate": "Bearer"})
-
-
-def origin_host(origin: str) -> str:
-    return urlsplit(origin).netloc or origin
 
 
 @lru_cache(MAX_CACHED_NAMES)

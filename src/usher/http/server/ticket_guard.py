@@ -8,12 +8,12 @@ stay valid for a grace period, except those of tokens that the guard knows to be
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
 
+from usher.background import wait_up_to
 from usher.errors import NotAllowed, Unreachable, UsherError
 from usher.http.client.pool import mgmt_pool
 from usher.http.server.listen import Bind
@@ -91,9 +91,7 @@ class Guard:
         if not secret:
             raise unauthorized("A ticket is needed here.", hint=TICKET_HINT)
         if self._refreshed_at is None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(TIMEOUT_SECONDS):
-                    await self._is_refreshed.wait()
+            await wait_up_to(TIMEOUT_SECONDS, self._is_refreshed)
         now = self._now()
         ticket = verify(secret, self._key, self._host)
         if ticket is None:

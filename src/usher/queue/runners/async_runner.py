@@ -51,13 +51,10 @@ CLOSING_SECONDS: Final = 2.0
 class AsyncRun:
     """One job inside the manager. The manager's thread owns it until it begins; then both threads read it."""
 
-    type: str
-    program: str
-    args: list[str]
+    claimed: ClaimedJob
+    policy: Policy
     defined_only: bool
     job: ManagerJob
-    limit: float  # seconds
-    grace: float  # seconds
     begin: float  # monotonic
     deadline: float  # monotonic; then it is cancelled, or abandoned
     why: EndReason = "ended"  # anything else: it was cancelled
@@ -69,6 +66,10 @@ class AsyncRun:
     detail: str = ""
     seconds: float = 0.0
     result: str = ""  # JSON; empty if the function returned nothing
+
+    @property
+    def grace(self) -> float:
+        return self.policy.grace.total_seconds()
 
     @property
     def is_cancelled(self) -> bool:
@@ -129,17 +130,7 @@ class AsyncRunner:
         add_to_path(policy.directory)
         now, limit = time.monotonic(), policy.kill_after.total_seconds()
         job = ManagerJob(claimed, policy.output, self._connections)
-        run = AsyncRun(
-            claimed.type,
-            claimed.program,
-            claimed.args,
-            permission.defined_only,
-            job,
-            limit,
-            policy.grace.total_seconds(),
-            now,
-            now + limit,
-        )
+        run = AsyncRun(claimed, policy, permission.defined_only, job, now, now + limit)
         self._runs[claimed.id] = run
         self._to_begin.append(run)
         if len(self._to_begin) == 1:
@@ -184,15 +175,16 @@ class AsyncRunner:
         """Report the end of a run whose code goes on. Its place stays occupied until the code ends."""
         run.is_abandoned = True
         del self._runs[run.job.id]
-        self.stuck[run.type] += 1
-        log.error("job_does_not_stop", job=run.job.id, type=run.type, hint="Restart the manager.")
-        why, detail = (
-            run.why,
-            f"it did not stop within {run.grace:g} s and still runs in the manager",
-        )
-        if why == "timeout":
-            why, detail = "unstoppable", f"Timed out after {run.limit:g} s; {detail}"
-        run.why, run.detail, run.seconds = why, detail, now - run.begin
+        type_ = run.claimed.type
+        self.stuck[type_] += 1
+        log.error("job_does_not_stop", job=run.job.id, type=type_, hint="Restart the manager.")
+        run.detail = f"it did not stop within {run.grace:g} s and still runs in the manager"
+        if run.why == "timeout":
+            run.why = "unstoppable"
+            run.detail = (
+                f"Timed out after {run.policy.kill_after.total_seconds():g} s; {run.detail}"
+            )
+        run.seconds = now - run.begin
         self._ended([self._end_of(run)])
 
     def _end_of(self, run: AsyncRun) -> RunEnded:
@@ -226,7 +218,7 @@ class AsyncRunner:
         while self._results:
             run = self._results.popleft()
             if run.is_abandoned:
-                self.stuck[run.type] -= 1
+                self.stuck[run.claimed.type] -= 1
             else:
                 del self._runs[run.job.id]
                 ends.append(self._end_of(run))
@@ -278,25 +270,26 @@ class AsyncRunner:
                 self._manager_loop.call_soon_threadsafe(self._deliver)
 
     async def _exit_code(self, run: AsyncRun) -> int:
-        key = run.program, run.defined_only
+        key, args = (run.claimed.program, run.defined_only), run.claimed.args
         function, is_async = self._functions.get(key) or await self._load(run)
         if is_async:
-            run.set_result(await run_async_function(function, run.args))
+            run.set_result(await run_async_function(function, args))
             return 0
         run.in_thread = True
         return await self._in_thread(
-            partial(exit_code_of, lambda: run.set_result(run_function(function, run.args)))
+            partial(exit_code_of, lambda: run.set_result(run_function(function, args)))
         )
 
     async def _load(self, run: AsyncRun) -> tuple[Function, bool]:
         """Import the function in a thread, because that may take long. It stays loaded while the manager runs."""
-        if not FUNCTION_NAME.fullmatch(run.program):
-            detail = f"{run.program!r} is not module:function, and type {run.type} runs inside the manager"
+        program, type_ = run.claimed.program, run.claimed.type
+        if not FUNCTION_NAME.fullmatch(program):
+            detail = f"{program!r} is not module:function, and type {type_} runs inside the manager"
             raise JobRefused("missing", detail)
-        key = run.program, run.defined_only
+        key = program, run.defined_only
         async with self._loading:
             if key not in self._functions:
-                work = partial(imported_function, run.program, defined_only=run.defined_only)
+                work = partial(imported_function, program, defined_only=run.defined_only)
                 function = await self._in_thread(work)
                 self._functions[key] = function, iscoroutinefunction(function)
         return self._functions[key]

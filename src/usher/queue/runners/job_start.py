@@ -28,11 +28,8 @@ if TYPE_CHECKING:
     from usher.queue.job_states import EndReason
 
 MAX_DESCRIPTORS = min(os.sysconf("SC_OPEN_MAX"), 1 << 20)
-BLOCKED_SIGNALS = (
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-)  # blocked in our own processes, unblocked in jobs
+# Blocked in our own processes, unblocked in jobs.
+BLOCKED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 MAX_DETAIL_CHARS = 1000  # a pipe takes so many in one write
 
 

@@ -46,9 +46,8 @@ def from_boundary(piece: bytearray) -> bytearray:
     start = 0
     while start < min(len(piece), MAX_CHARACTER_BYTES) and piece[start] in CONTINUATION_BYTES:
         start += 1
-    return (
-        piece if start == MAX_CHARACTER_BYTES else piece[start:]
-    )  # so many in a row are not UTF-8
+    # So many in a row are not UTF-8.
+    return piece if start == MAX_CHARACTER_BYTES else piece[start:]
 
 
 def without_nul(text: str) -> str:

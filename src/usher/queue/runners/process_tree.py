@@ -17,10 +17,8 @@ libc = ctypes.CDLL(None)
 sigprocmask = libc.sigprocmask
 prctl = libc.prctl if LINUX else lambda *_: -1
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
-SET, EMPTY_SIGNAL_SET = (
-    int(signal.SIG_SETMASK),
-    ctypes.create_string_buffer(128),
-)  # at least as long as sigset_t
+SET = int(signal.SIG_SETMASK)
+EMPTY_SIGNAL_SET = ctypes.create_string_buffer(128)  # at least as long as sigset_t
 KILL = int(signal.SIGKILL)
 
 

@@ -9,7 +9,7 @@ grant insert, update, delete on control.job to usher_manager;
 grant insert on control.job_log, control.job_hierarchy, control.job_table_item to usher_manager;
 grant insert, update, delete on control.task to usher_manager;
 grant insert, update on control.resource to usher_manager;
-grant update (log_keep) on control.settings to usher_manager;
+grant update (log_keep, default_tasks_at) on control.settings to usher_manager;
 grant insert, update, delete on control.paused_type to usher_manager;
 grant execute on function
     control.claim(text, text, integer, interval, integer, timestamptz), control.next_due(text, text),

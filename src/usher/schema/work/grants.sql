@@ -72,7 +72,8 @@ grant execute on function
 -- PUBLIC may call nothing here. These compute from their arguments alone.
 grant execute on function work.domain64_decode(bigint), work.domain64_encode(integer, integer, integer, integer),
     work.domain64_from_hex(text), work.domain64_hex(bigint), work.domain64_range(integer, integer, integer),
-    work.max_bigint(), work.effective_crawl_delay(interval, interval, interval) to usher_door, usher_mgmt, usher_reader;
+    work.max_bigint(), work.effective_crawl_delay(interval, interval, interval), work.page_result(work.guestbook),
+    work.error_kind(work.guestbook) to usher_door, usher_mgmt, usher_reader;
 
 -- The relations of seed 000, to read only.
 grant usage on schema mgmt to usher_mgmt, usher_reader;
@@ -82,6 +83,7 @@ grant select on mgmt.link, mgmt.chunk, mgmt.host, mgmt.crawler, mgmt.index_build
 -- The operator's permissions for hosts that are not public; only the functions write them.
 grant select on work.private_access to usher_door, usher_mgmt, usher_reader;
 grant execute on function work.allow_private(text, integer, inet[], timestamptz), work.forbid_private(text) to usher_door;
+grant execute on function work.retry_failures(bigint[], timestamptz) to usher_door;
 grant select (host) on work.component to usher_door;
 
 -- The incarnation: MGMT reads it, and starts a new one when it sees that the database went back in time.

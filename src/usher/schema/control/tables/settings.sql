@@ -2,8 +2,12 @@
 create table control.settings (
     one boolean primary key default true constraint settings_has_one_row check (one),
     log_keep interval not null default interval '90 days'
-        constraint settings_log_keep_sane check (log_keep >= interval '1 day')
+        constraint settings_log_keep_sane check (log_keep >= interval '1 day'),
+    default_tasks_at timestamptz
 );
+
+comment on column control.settings.default_tasks_at is
+    'When `usher up` added its tasks. It does so once, so that the operator can change and remove them.';
 
 insert into control.settings default values;
 

@@ -11,13 +11,14 @@
 -- * It writes everything at once: the fixed cost of the three writes equals that of five pages. Locked pages do not move, so ctid
 --   finds them without an index. (CPU compared with one write for each crawler: 0.94 for one crawler with ten pages of ten hosts,
 --   0.82 for eight crawlers.)
+-- * `delay_is_set` says that the operator set the delay of the host: it replaces the one that robots.txt asks for.
 -- * Crawlers get only dates that the server sent as conditions for their requests.
 create function work.claim_links(
     callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[],
     leases interval[], holds boolean[], at timestamptz
 ) returns table (
     turn integer, chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamptz,
-    crawl_delay interval, text64 bigint, depth smallint
+    crawl_delay interval, text64 bigint, depth smallint, delay_is_set boolean
 )
     language plpgsql security definer
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -182,7 +183,7 @@ begin
         returning h.domain64, h.name, case
             when h.politeness_group_id is null then t.rest
             else greatest(t.rest, (select p.crawl_delay from work.politeness_group p where p.id = h.politeness_group_id))
-        end as crawl_delay
+        end as crawl_delay, h.crawl_delay is not null as delay_is_set
     ), mine as (
         update work.guestbook g
         set state = 'crawling', chunk_id = chunks[t.turn]
@@ -195,7 +196,8 @@ begin
     )
     select
         m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
-        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth
+        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth,
+        h.delay_is_set
     from mine m
     join resting h on h.domain64 = m.domain64
     order by m.turn, m.priority, m.id;

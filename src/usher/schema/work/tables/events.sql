@@ -14,4 +14,6 @@ create index event_of_component on work.event (component_id, id);
 -- Reports of foreign pages: found by chunk, to record each once, and by time, for `usher status`.
 create index event_foreign_pages on work.event (chunk_id) where kind = 'foreign_pages';
 create index event_foreign_pages_at on work.event (at) where kind = 'foreign_pages';
+-- Crashes of local processes, for `usher status`.
+create index event_crashed_at on work.event (at) where kind = 'crashed';
 create index event_at on work.event (at);

@@ -1,6 +1,7 @@
 """A cache with a time to live and a maximum size."""
 
 import time
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 Key = TypeVar("Key")
@@ -24,3 +25,9 @@ class TtlCache(Generic[Key, Value]):
         while len(self._entries) >= self._max_entries:
             del self._entries[next(iter(self._entries))]
         self._entries[key] = (time.monotonic() + self._seconds, value)
+
+    def forget(self, key: Key) -> None:
+        self._entries.pop(key, None)
+
+    def forget_all(self, matches: Callable[[Key], bool]) -> None:
+        self._entries = {key: entry for key, entry in self._entries.items() if not matches(key)}

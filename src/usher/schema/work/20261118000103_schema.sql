@@ -679,6 +679,8 @@ create index event_of_component on work.event (component_id, id);
 -- Reports of foreign pages: found by chunk, to record each once, and by time, for `usher status`.
 create index event_foreign_pages on work.event (chunk_id) where kind = 'foreign_pages';
 create index event_foreign_pages_at on work.event (at) where kind = 'foreign_pages';
+-- Crashes of local processes, for `usher status`.
+create index event_crashed_at on work.event (at) where kind = 'crashed';
 create index event_at on work.event (at);
 
 -- tables/statistics.sql
@@ -1045,6 +1047,48 @@ begin
 end
 $$;
 
+-- functions/page_result.sql
+
+-- The result of the last fetch of a page in one word, for lists and counts. This function is the only place of the rule. The
+-- guestbook stores no result: what a page is follows from its state, its status, its reason and its text. PostgreSQL inlines it.
+-- * `blocked`: robots.txt does not allow it. * `moved`: it redirects. * `noindex`: it asks not to be indexed.
+-- * `duplicate`: another page had its text before. * `indexed`: its text is in the index. * `empty`: it has no text to index.
+create function work.page_result(page work.guestbook) returns text
+    language sql immutable
+as $$
+    select case
+        when page.state = 'error' or page.failures > 0 then 'error'
+        when page.gone then 'gone'
+        when page.status is null and page.reason like 'robots.txt:%' then 'blocked'
+        when page.last_fetched is null then 'unfetched'
+        when page.status between 300 and 399 and page.status <> 304 and page.indexed_in is null then 'moved'
+        when page.noindex then 'noindex'
+        when page.same_as is not null then 'duplicate'
+        when page.indexed_in is not null then 'indexed'
+        else 'empty'
+    end
+$$;
+
+-- The kind of an error, which groups pages that failed for the same cause: numbers, addresses and names are left out. The
+-- texts are those of the crawler; another text is its own kind, up to its first colon.
+create function work.error_kind(page work.guestbook) returns text
+    language sql immutable
+as $$
+    select case
+        when page.reason is null then coalesce('HTTP ' || page.status, 'no response')
+        when page.reason like 'HTTP %' then substring(page.reason from '^HTTP \d+')
+        when page.reason like 'Could not read robots.txt%' then 'robots.txt could not be read'
+        when page.reason like 'the name %' then 'DNS'
+        when page.reason like any (array['no connection within%', 'no response within%', 'no data for%', 'the response was incomplete%'])
+            then 'timeout'
+        when page.reason like any (array['the certificate %', '%TLS%']) then 'TLS'
+        when page.reason like 'the connection was refused%' then 'connection refused'
+        when page.reason like any (array['the connection was lost%', 'the host closed the connection%']) then 'connection lost'
+        when page.reason like 'the host is unreachable%' then 'unreachable'
+        else left(split_part(page.reason, ':', 1), 60)
+    end
+$$;
+
 -- functions/removal_after_404.sql
 
 -- Whether a page is gone after a fetch, so that it leaves the index. 410 is final at once. The first 404 of an indexed page may be
@@ -1232,6 +1276,47 @@ begin
 end
 $$;
 
+-- functions/retry_failures.sql
+
+-- A person asks for these hosts, so what failed before is tried again at once: robots.txt files that could not be read, and pages
+-- that failed without a response (DNS, connection, robots.txt). A pause that a host asked for (HTTP 429 or 503) stays. Returns the
+-- number of pages that are pending again. Locks in the order of a knock: hosts, then pages.
+create function work.retry_failures(domain64s bigint[], at timestamptz) returns bigint
+    language plpgsql security definer set search_path = '' set enable_seqscan = off
+as $$
+declare
+    hosts bigint[] := array(
+        select h.domain64 from work.hosts h where h.domain64 = any(domain64s) order by h.domain64 for no key update
+    );
+    pages bigint;
+begin
+    update work.robots r set expires_at = at where r.domain64 = any(hosts) and r.failures > 0 and r.expires_at > at;
+    update work.hosts h
+    set troubles = 0, trouble = '', trouble_at = null, rest_until = null,
+        ready_at = case when h.held_by is null then least(h.ready_at, at) else h.ready_at end,
+        claim_at = case when h.held_by is null and h.claim_at < 'infinity' then least(h.claim_at, at) else h.claim_at end
+    where h.domain64 = any(hosts) and h.troubles > 0 and h.trouble not like 'HTTP %';
+    with again as (
+        update work.guestbook g
+        set state = 'pending', priority = 0, admitted_at = at, next_fetch = at, attempts = 0
+        from (
+            select p.id from work.guestbook p
+            where p.domain64 = any(hosts) and p.state = 'error' and p.status is null
+            order by p.domain64, p.path
+            for no key update
+        ) failed
+        where g.id = failed.id
+        returning g.domain64
+    ), woken as (
+        update work.hosts h
+        set crawl_started = coalesce(h.crawl_started, at), claim_at = least(h.claim_at, greatest(h.ready_at, at)), empty_checks = 0
+        where h.domain64 in (select a.domain64 from again a)
+    )
+    select count(*) into pages from again;
+    return pages;
+end
+$$;
+
 -- functions/claim_links.sql
 
 -- Creates a chunk for each crawler, or adds pages to one chunk of one crawler: up to n pages of up to `width` hosts, at most `each`
@@ -1247,13 +1332,14 @@ $$;
 -- * It writes everything at once: the fixed cost of the three writes equals that of five pages. Locked pages do not move, so ctid
 --   finds them without an index. (CPU compared with one write for each crawler: 0.94 for one crawler with ten pages of ten hosts,
 --   0.82 for eight crawlers.)
+-- * `delay_is_set` says that the operator set the delay of the host: it replaces the one that robots.txt asks for.
 -- * Crawlers get only dates that the server sent as conditions for their requests.
 create function work.claim_links(
     callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[],
     leases interval[], holds boolean[], at timestamptz
 ) returns table (
     turn integer, chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamptz,
-    crawl_delay interval, text64 bigint, depth smallint
+    crawl_delay interval, text64 bigint, depth smallint, delay_is_set boolean
 )
     language plpgsql security definer
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
@@ -1418,7 +1504,7 @@ begin
         returning h.domain64, h.name, case
             when h.politeness_group_id is null then t.rest
             else greatest(t.rest, (select p.crawl_delay from work.politeness_group p where p.id = h.politeness_group_id))
-        end as crawl_delay
+        end as crawl_delay, h.crawl_delay is not null as delay_is_set
     ), mine as (
         update work.guestbook g
         set state = 'crawling', chunk_id = chunks[t.turn]
@@ -1431,7 +1517,8 @@ begin
     )
     select
         m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
-        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth
+        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth,
+        h.delay_is_set
     from mine m
     join resting h on h.domain64 = m.domain64
     order by m.turn, m.priority, m.id;

@@ -1,0 +1,24 @@
+# The modules that __init__.py imports on first use.
+from usher.cli.actions import add as add
+from usher.cli.actions import chunks as chunks
+from usher.cli.actions import components as components
+from usher.cli.actions import domain64 as domain64
+from usher.cli.actions import explain as explain
+from usher.cli.actions import feeds as feeds
+from usher.cli.actions import feeds_offered as feeds_offered
+from usher.cli.actions import feeds_processing as feeds_processing
+from usher.cli.actions import hosts as hosts
+from usher.cli.actions import hosts_details as hosts_details
+from usher.cli.actions import items as items
+from usher.cli.actions import jobs as jobs
+from usher.cli.actions import jobs_details as jobs_details
+from usher.cli.actions import jobs_rerun as jobs_rerun
+from usher.cli.actions import local as local
+from usher.cli.actions import local_progress as local_progress
+from usher.cli.actions import pages as pages
+from usher.cli.actions import resources as resources
+from usher.cli.actions import search as search
+from usher.cli.actions import stats as stats
+from usher.cli.actions import status as status
+from usher.cli.actions import tasks as tasks
+from usher.cli.actions import tokens as tokens

@@ -1,0 +1,183 @@
+"""The progress and the result of a crawl, as a person reads them."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from usher.cli.app import App
+from usher.cli.wording import counted, duration_text, printable
+from usher.door.rules import Reason
+from usher.local.crawl import CrawlView
+from usher.observe.causes import system_causes
+from usher.observe.crawl_progress import HostPaceView, PageProblem
+from usher.settings import Settings
+
+LINE_SECONDS: Final = 10.0  # between two lines without a terminal
+MAX_REASON_CHARACTERS: Final = 1_000
+RATE_SECONDS: Final = 10.0  # a rate is measured over these
+MIN_RATE_SECONDS: Final = 3.0  # an earlier estimate of the time left would be a guess
+MAX_HOSTS_SHOWN: Final = 3
+PACE_SOURCES: Final = {
+    "host": "as you set it",
+    "robots": "the site's limit, from its robots.txt",
+    "group": "the limit of its group of hosts",
+    "settings": "the default",
+}
+SKIPPED_LINKS: Final = {
+    Reason.HOST_FULL: "beyond the maximum number of pages (raise it with --max-pages)",
+    Reason.TOO_DEEP: "beyond the maximum depth (raise it with --max-depth)",
+    Reason.FILTERED: "excluded by filters (see `usher hosts show HOST`)",
+    Reason.HOST_UNKNOWN: "on other hosts (name them to crawl them)",
+    Reason.PRIVATE_HOST: "on private hosts (name them to crawl them)",
+    Reason.HOST_BLOCKED: "on blocked hosts (see `usher hosts list --policy blocked`)",
+}
+
+
+@dataclass(slots=True)
+class PageRate:
+    """Pages per second, measured over the last seconds."""
+
+    counts: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def add(self, done: int) -> None:
+        now = time.monotonic()
+        self.counts.append((now, done))
+        while len(self.counts) > 2 and now - self.counts[0][0] > RATE_SECONDS:  # noqa: PLR2004 - a difference
+            self.counts.popleft()
+
+    @property
+    def per_second(self) -> float:
+        (first, before), (last, after) = self.counts[0], self.counts[-1]
+        return (after - before) / (last - first) if last > first else 0.0
+
+    def seconds_for(self, pages: int) -> float | None:
+        """The time that so many pages take at this rate; None if it is not known yet."""
+        is_known = self.counts[-1][0] - self.counts[0][0] >= MIN_RATE_SECONDS
+        return pages / self.per_second if is_known and self.per_second > 0 else None
+
+
+class ProgressDisplay:
+    """The progress on stderr: redrawn on a terminal, else a line every few seconds."""
+
+    def __init__(self, app: App, address: str) -> None:
+        self._app, self._address = app, address
+        self._rate, self._start = PageRate(), time.monotonic()
+        self._last = self._start  # the first line after a while: a small crawl needs none
+        self._fetched_before = 0  # this run
+        self._live: Live | None = None
+
+    @property
+    def elapsed(self) -> timedelta:
+        return timedelta(seconds=time.monotonic() - self._start)
+
+    @contextmanager
+    def on_terminal(self) -> Iterator[None]:
+        if self._app.quiet or not sys.stderr.isatty():
+            yield
+            return
+        with Live(console=Console(stderr=True), refresh_per_second=4, transient=True) as self._live:
+            yield
+        self._live = None
+
+    def show(self, view: CrawlView) -> None:
+        live = view.live
+        if not self._rate.counts:
+            self._fetched_before = view.progress.crawled - (live.fetched if live else 0)
+        # Pages of open chunks are in no table yet.
+        fetched = max(view.progress.crawled, self._fetched_before + (live.fetched if live else 0))
+        self._rate.add(live.attempted if live else fetched)
+        summary = self._summary(view, fetched)
+        if self._live is not None:
+            lines = [summary, *pace_lines(view.paces), *problem_lines(view.problems)]
+            lines += cause_lines(self._app.settings)
+            self._live.update(Text("\n".join([*lines, f"  Search page: {self._address}"])))
+        elif time.monotonic() - self._last >= LINE_SECONDS:
+            self._last = time.monotonic()
+            lines = [*pace_lines(view.paces), *cause_lines(self._app.settings)]
+            self._app.say("  ".join([summary, *(line.strip() for line in lines)]))
+
+    def _summary(self, view: CrawlView, fetched: int) -> str:
+        progress = view.progress
+        unreported = fetched - progress.crawled
+        waiting = max(0, progress.waiting + progress.crawling - unreported)
+        parts = [
+            f"{fetched:,} fetched",
+            f"{waiting:,} waiting",
+            f"{progress.indexed:,} searchable",
+            f"{progress.failed:,} failed" if progress.failed else "",
+            f"{progress.blocked:,} blocked by robots.txt" if progress.blocked else "",
+            f"{self._rate.per_second:,.1f} pages/s",
+            duration_text(self.elapsed),
+            self._time_left(waiting),
+        ]
+        if chunks := progress.chunks_unbuilt + progress.chunks_unpropagated:
+            parts.append(f"{counted(chunks, 'chunk')} being indexed")
+        return "  ".join(filter(None, [*parts, progress.full_disk]))
+
+    def _time_left(self, waiting: int) -> str:
+        seconds = self._rate.seconds_for(waiting) if waiting else None
+        return f"about {duration_text(timedelta(seconds=seconds))} left" if seconds else ""
+
+
+def cause_lines(settings: Settings) -> list[str]:
+    """Why the crawl cannot go on, in the words of `usher status` and `usher doctor`."""
+    return [f"  {cause.words} → {cause.next_step}" for cause in system_causes(settings)]
+
+
+def pace_lines(paces: Sequence[HostPaceView]) -> list[str]:
+    """The hosts that are being crawled, and the pace of the slowest."""
+    if not paces:
+        return []
+    names = ", ".join(printable(pace.host) for pace in paces[:MAX_HOSTS_SHOWN])
+    more = len(paces) - MAX_HOSTS_SHOWN
+    hosts = f"{names} and {more} more" if more > 0 else names
+    slowest = paces[0]
+    change = "" if slowest.set_by == "group" else "; change it with --delay"
+    return [f"  {hosts}: {pace_text(slowest.delay)}, {PACE_SOURCES[slowest.set_by]}{change}"]
+
+
+def pace_text(delay: timedelta) -> str:
+    seconds = delay.total_seconds()
+    if not seconds:
+        return "no pause between requests"
+    if seconds > 1:
+        return f"1 request every {seconds:g} s"
+    rate = round(1 / seconds, 1)
+    return "1 request/s" if rate == 1 else f"{rate:g} requests/s"
+
+
+def problem_lines(problems: Sequence[PageProblem]) -> list[str]:
+    return [
+        f"  {counted(problem.pages, 'page')}: {printable(problem.reason, MAX_REASON_CHARACTERS)}"
+        f" (for example {printable(problem.example)})"
+        for problem in problems
+    ]
+
+
+def result_lines(view: CrawlView, elapsed: timedelta) -> Iterator[str]:
+    """What the crawl fetched, what failed or was skipped and why, each with the command that lists it."""
+    progress = view.progress
+    blocked = f"{progress.blocked:,} blocked by robots.txt, " if progress.blocked else ""
+    yield (
+        f"{'done' if progress.done else 'stopped'}: {counted(progress.crawled, 'page')} fetched, "
+        f"{progress.failed:,} failed, {blocked}{progress.indexed:,} searchable, "
+        f"{elapsed.total_seconds():.0f} s"
+    )
+    yield from problem_lines(view.problems)
+    if progress.failed:
+        yield "  List failed pages: usher pages errors"
+    if progress.blocked:
+        yield "  List blocked pages: usher pages list --result blocked"
+    links = view.live.links.totals if view.live else {}
+    for reason, text in SKIPPED_LINKS.items():
+        if number := links.get(reason.value, 0):
+            yield f"  Skipped {counted(number, 'link')} {text}"

@@ -1,0 +1,105 @@
+"""`usher pages`: list, count and show pages of the guestbook."""
+
+from typing import Any
+
+import click
+
+from usher.cli import actions
+from usher.cli.app import App, json_option, limit_option, pass_app
+from usher.cli.help import HelpGroup
+
+STATES = ("idle", "pending", "crawling", "crawled", "error")
+RESULTS = (
+    "unfetched", "indexed", "duplicate", "noindex", "empty", "moved", "gone", "blocked", "error",
+)  # fmt: skip
+host_option = click.option("--host", metavar="HOST", help="Only pages of this host.")
+
+
+@click.group(cls=HelpGroup)
+def pages() -> None:
+    """List and show pages: what Usher knows about each URL, and which of them could not be fetched.
+
+    \b
+    Examples:
+      usher pages list --host example.com --summary
+      usher pages list --result blocked
+      usher pages errors
+      usher pages show https://example.com/news
+    """
+
+
+@pages.command(name="list")
+@host_option
+@click.option(
+    "--state",
+    type=click.Choice((*STATES, *(result for result in RESULTS if result not in STATES))),
+    help="Only in this state, or with this result.",
+)
+@click.option(
+    "--result", type=click.Choice(RESULTS), help="Only with this result of the last fetch."
+)
+@click.option(
+    "--reason", metavar="TEXT", help="Only with this text in the reason or the kind of the error."
+)
+@click.option(
+    "--older", metavar="TIME", help="Last fetched before this time or duration ago: 7d, 12h."
+)
+@click.option("--newer", metavar="TIME", help="Last fetched since this time or duration ago.")
+@limit_option
+@click.option("--after", metavar="URL", help="Start after this page, from the previous list.")
+@click.option("--summary", is_flag=True, help="Show only the number of pages by state and result.")
+@json_option
+@pass_app
+def list_(app: App, /, *, summary: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - as click read them
+    """List pages by host and path: state, result, HTTP status, last fetch, next visit and reason.
+
+    Results: unfetched, indexed (its text is in the index), duplicate (of another page), noindex (it asks
+    not to be indexed), empty (no text), moved (it redirects), gone (404 or 410), blocked (by robots.txt)
+    and error. A page that was never fetched is as old as its admission. One call reads at most 100,000
+    pages; it prints the option that continues.
+
+    \b
+    Examples:
+      usher pages list --host example.com --state error --reason timeout --older 7d --limit 50
+      usher pages list --host example.com --summary
+      usher pages list --result blocked --json
+    """
+    if not summary:
+        actions.pages.list_pages(app, as_json=as_json, **options)
+        return
+    if options.pop("after"):
+        raise click.UsageError("--summary counts all pages; use it without --after.")
+    del options["limit"]
+    actions.pages.show_counts(app, as_json=as_json, **options)
+
+
+@pages.command()
+@host_option
+@json_option
+@pass_app
+def errors(app: App, host: str | None, *, as_json: bool) -> None:
+    """Show errors by kind: the number of pages, the next attempt, and an example.
+
+    \b
+    Examples:
+      usher pages errors
+      usher pages errors --host example.com
+    """
+    actions.pages.show_errors(app, host, as_json=as_json)
+
+
+@pages.command()
+@click.argument("url")
+@json_option
+@pass_app
+def show(app: App, url: str, *, as_json: bool) -> None:
+    """Show one page in plain words: its state and result, its last fetch and next visit, and if it is searchable.
+
+    `usher explain` shows more: the door's answers, robots.txt and every copy. Exit code 3 if the page is
+    not in the guestbook.
+
+    \b
+    Examples:
+      usher pages show https://example.com/news
+    """
+    actions.pages.show_page(app, url, as_json=as_json)

@@ -1,0 +1,104 @@
+-- name: list_pages
+-- Pages by host and path that match the filters, out of a limited number of candidates. Pages that fail, wait or are being
+-- crawled are few, and partial indexes find them (`by_state`); all others are read in the order of their key.
+with candidate as (
+    (
+        select g.*, work.page_result(g) as result, work.error_kind(g) as kind
+        from work.guestbook g
+        where %(by_state)s and g.state = %(state)s and g.domain64 between %(low)s and %(high)s
+        limit %(most)s
+    )
+    union all
+    (
+        select g.*, work.page_result(g) as result, work.error_kind(g) as kind
+        from work.guestbook g
+        where not %(by_state)s and g.domain64 between %(low)s and %(high)s
+            and (g.domain64, g.path) > (%(after_host)s, %(after_path)s::text collate "C")
+        order by g.domain64, g.path
+        limit %(most)s
+    )
+),
+page as (
+    select * from candidate c
+    where (c.domain64, c.path) > (%(after_host)s, %(after_path)s::text collate "C")
+        and (%(state)s::text is null or c.state = %(state)s)
+        and (%(result)s::text is null or c.result = %(result)s)
+        and (%(reason)s::text is null or c.kind ilike %(reason)s or c.reason ilike %(reason)s)
+        and (%(before)s::timestamptz is null or coalesce(c.last_fetched, c.admitted_at) < %(before)s)
+        and (%(since)s::timestamptz is null or coalesce(c.last_fetched, c.admitted_at) >= %(since)s)
+    order by c.domain64, c.path
+    limit %(n)s
+)
+select
+    p.scheme, h.name as host, p.path, p.state, p.result, p.status, p.reason, p.failures, p.last_fetched, p.next_fetch,
+    p.chunk_id, p.indexed_in
+from page p
+join work.hosts h on h.domain64 = p.domain64
+order by p.domain64, p.path;
+
+-- name: count_pages
+-- The candidates of list_pages that match the same filters, by state and result; and how many candidates there were.
+with candidate as materialized (
+    (
+        select g.state, g.reason, g.last_fetched, g.admitted_at, work.page_result(g) as result, work.error_kind(g) as kind
+        from work.guestbook g
+        where %(by_state)s and g.state = %(state)s and g.domain64 between %(low)s and %(high)s
+        limit %(most)s
+    )
+    union all
+    (
+        select g.state, g.reason, g.last_fetched, g.admitted_at, work.page_result(g) as result, work.error_kind(g) as kind
+        from work.guestbook g
+        where not %(by_state)s and g.domain64 between %(low)s and %(high)s
+        order by g.domain64, g.path
+        limit %(most)s
+    )
+)
+select c.state, c.result, count(*) as number, (select count(*) from candidate) >= %(most)s as more
+from candidate c
+where (%(state)s::text is null or c.state = %(state)s)
+    and (%(result)s::text is null or c.result = %(result)s)
+    and (%(reason)s::text is null or c.kind ilike %(reason)s or c.reason ilike %(reason)s)
+    and (%(before)s::timestamptz is null or coalesce(c.last_fetched, c.admitted_at) < %(before)s)
+    and (%(since)s::timestamptz is null or coalesce(c.last_fetched, c.admitted_at) >= %(since)s)
+group by c.state, c.result
+order by c.state, c.result;
+
+-- name: scan_end
+-- The page at which list_pages stops although it has not seen all pages.
+select g.scheme, h.name as host, g.path
+from (
+    select domain64, scheme, path
+    from work.guestbook
+    where domain64 between %(low)s and %(high)s
+        and (domain64, path) > (%(after_host)s, %(after_path)s::text collate "C")
+    order by domain64, path
+    limit 1 offset %(most)s - 1
+) g
+join work.hosts h on h.domain64 = g.domain64;
+
+-- name: error_kinds
+-- The errors of a limited number of pages by kind, the most frequent first: their number, the next attempt, and the page of it.
+select e.kind, e.number, e.next_fetch, e.reason, g.scheme, h.name as host, g.path, e.more
+from (
+    select
+        c.kind, count(*) as number, min(c.next_fetch) as next_fetch, (array_agg(c.id order by c.next_fetch, c.id))[1] as example,
+        (array_agg(c.reason order by c.next_fetch, c.id))[1] as reason, sum(count(*)) over () >= %(most)s as more
+    from (
+        select g.id, g.next_fetch, g.reason, work.error_kind(g) as kind
+        from work.guestbook g
+        where g.state = 'error' and g.domain64 between %(low)s and %(high)s
+        order by g.next_fetch
+        limit %(most)s
+    ) c
+    group by c.kind
+    order by number desc, c.kind
+    limit %(n)s
+) e
+join work.guestbook g on g.id = e.example
+join work.hosts h on h.domain64 = g.domain64
+order by e.number desc, e.kind;
+
+-- name: page_result
+-- The result of one page.
+select work.page_result(g) from work.guestbook g where g.id = %(page)s;

@@ -1,0 +1,39 @@
+-- The result of the last fetch of a page in one word, for lists and counts. This function is the only place of the rule. The
+-- guestbook stores no result: what a page is follows from its state, its status, its reason and its text. PostgreSQL inlines it.
+-- * `blocked`: robots.txt does not allow it. * `moved`: it redirects. * `noindex`: it asks not to be indexed.
+-- * `duplicate`: another page had its text before. * `indexed`: its text is in the index. * `empty`: it has no text to index.
+create function work.page_result(page work.guestbook) returns text
+    language sql immutable
+as $$
+    select case
+        when page.state = 'error' or page.failures > 0 then 'error'
+        when page.gone then 'gone'
+        when page.status is null and page.reason like 'robots.txt:%' then 'blocked'
+        when page.last_fetched is null then 'unfetched'
+        when page.status between 300 and 399 and page.status <> 304 and page.indexed_in is null then 'moved'
+        when page.noindex then 'noindex'
+        when page.same_as is not null then 'duplicate'
+        when page.indexed_in is not null then 'indexed'
+        else 'empty'
+    end
+$$;
+
+-- The kind of an error, which groups pages that failed for the same cause: numbers, addresses and names are left out. The
+-- texts are those of the crawler; another text is its own kind, up to its first colon.
+create function work.error_kind(page work.guestbook) returns text
+    language sql immutable
+as $$
+    select case
+        when page.reason is null then coalesce('HTTP ' || page.status, 'no response')
+        when page.reason like 'HTTP %' then substring(page.reason from '^HTTP \d+')
+        when page.reason like 'Could not read robots.txt%' then 'robots.txt could not be read'
+        when page.reason like 'the name %' then 'DNS'
+        when page.reason like any (array['no connection within%', 'no response within%', 'no data for%', 'the response was incomplete%'])
+            then 'timeout'
+        when page.reason like any (array['the certificate %', '%TLS%']) then 'TLS'
+        when page.reason like 'the connection was refused%' then 'connection refused'
+        when page.reason like any (array['the connection was lost%', 'the host closed the connection%']) then 'connection lost'
+        when page.reason like 'the host is unreachable%' then 'unreachable'
+        else left(split_part(page.reason, ':', 1), 60)
+    end
+$$;

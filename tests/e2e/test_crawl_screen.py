@@ -1,0 +1,134 @@
+"""What a person sees of `usher crawl`: progress, pace, problems with examples, and what to do next."""
+
+import re
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from support.db.failover_pair import free_port
+from support.processes.crawls import EMBEDDED
+from support.processes.killable import eventually
+from support.processes.terminal import show
+from support.site.hostile import links, page
+from support.site.website import Response, Website
+
+pytestmark = EMBEDDED
+PAGES = 40
+
+
+def plain(text: str) -> str:
+    """Without escape sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "")
+
+
+def site(robots: str = "", port: int = 0) -> Website:
+    """A start page with links to all others, one of them on another host."""
+    paths = [f"/{number}" for number in range(1, PAGES)]
+    start = links(*paths) + '<a href="https://elsewhere.example/">elsewhere</a>'
+    pages = {"/": page("Start", start)} | {path: page(f"Page {path}") for path in paths}
+    web = Website(pages, port=port)
+    if robots:
+        web.add("/robots.txt", Response(robots.encode(), content_type="text/plain"))
+    return web
+
+
+def test_pages_are_counted_as_they_arrive(database: str, tmp_path: Path) -> None:
+    with site() as web:
+        words = ("crawl", "--delay", "0.2", web.url("/"))
+        with show(tmp_path / "data", *words, dsn=database, terminal=True) as run:
+            assert run.ends(90) == 0, run.logs
+        shown = plain(run.said)
+    counts = sorted({int(number) for number in re.findall(r"(\d+) fetched  \d+ waiting", shown)})
+    assert len(counts) > 5, shown  # one chunk has all of them
+    assert "5 requests/s, as you set it; change it with --delay" in shown
+    assert re.search(r"about \d+ seconds? left", shown)
+    assert f"127.0.0.1:{web.port}: 5 requests/s" in shown
+    assert "Starting the processes mgmt, search, builder, crawler." in shown
+    assert f"done: {PAGES} pages fetched, 0 failed, {PAGES} searchable" in shown
+    assert "Skipped 1 link on other hosts" in shown
+    assert "To search, run `usher up` and open http://127.0.0.1:" in shown
+
+
+@pytest.mark.soak
+def test_without_a_terminal_there_is_a_line_every_ten_seconds(
+    database: str, tmp_path: Path
+) -> None:
+    with site() as web:
+        words = ("crawl", "--delay", "0.35", web.url("/"))
+        with show(tmp_path / "data", *words, dsn=database) as run:
+            assert run.ends(90) == 0, run.logs
+    lines = [line for line in run.said.splitlines() if " waiting  " in line]
+    assert len(lines) == 1, run.said
+    assert "2.9 requests/s, as you set it" in lines[0]
+
+
+def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:
+    with site("User-agent: *\nDisallow: /\n") as web:
+        with show(tmp_path / "data", "crawl", web.url("/"), dsn=database, terminal=True) as run:
+            assert run.ends(60) == 1, run.logs
+        shown = plain(run.said)
+        assert [request.path for request in web.log] == ["/robots.txt"]
+    assert "done: 0 pages fetched, 0 failed, 1 blocked by robots.txt, 0 searchable" in shown
+    assert (
+        f"1 page: blocked by robots.txt: Disallow: / (group *) (for example {web.url('/')})"
+        in shown
+    )
+    assert "usher pages list --result blocked" in shown
+    assert "No page could be fetched." in shown
+
+
+def test_a_site_that_was_down_is_tried_again_when_a_person_asks(
+    database: str, tmp_path: Path
+) -> None:
+    data, port = tmp_path / "data", free_port()
+    start = f"http://127.0.0.1:{port}/"
+    with show(data, "crawl", start, dsn=database) as run:
+        assert run.ends(90) == 1, run.logs
+    assert "No page could be fetched." in run.said
+    assert f"(for example {start})" in run.said
+    with site(port=port) as web:
+        with show(data, "crawl", "--delay", "0", start, dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+        assert len({request.path for request in web.log}) == PAGES + 1
+    assert f"done: {PAGES} pages fetched, 0 failed" in run.said
+
+
+@pytest.mark.soak
+def test_a_pause_that_the_site_asked_for_stays(database: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Website({"/": Response(b"", 503, headers={"Retry-After": "3600"})}) as web:
+        for _ in range(2):
+            with show(data, "crawl", web.url("/"), dsn=database) as run:
+                assert eventually(lambda: "waiting" in run.said or "failed" in run.said, 30)
+                run.ctrl_c()
+                run.ends()
+        assert len([request for request in web.log if request.path == "/"]) == 1
+    with psycopg.connect(database) as conn:
+        row = conn.execute("select trouble, rest_until > now() from work.hosts").fetchone()
+    assert row == ("HTTP 503", True)
+
+
+@pytest.mark.soak
+def test_a_delay_takes_effect_at_once_on_a_resumed_crawl(database: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with site("User-agent: *\nCrawl-delay: 50\n") as web:
+        with show(data, "crawl", web.url("/"), dsn=database, terminal=True) as run:
+            seen = "1 request every 50 s, the site's limit, from its robots.txt"
+            assert eventually(lambda: seen in plain(run.said), 60), run.logs
+            run.ctrl_c()
+            assert run.ends() == 130
+        begun = time.monotonic()
+        with show(data, "crawl", "--delay", "0", web.url("/"), dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+        assert time.monotonic() - begun < 30
+        assert len({request.path for request in web.log}) == PAGES + 1
+
+
+def test_the_limit_of_pages_is_named(database: str, tmp_path: Path) -> None:
+    words = ("crawl", "--delay", "0", "--max-pages", "5")
+    with site() as web, show(tmp_path / "data", *words, web.url("/"), dsn=database) as run:
+        assert run.ends(60) == 0, run.logs
+    assert "done: 5 pages fetched" in run.said
+    assert "beyond the maximum number of pages (raise it with --max-pages)" in run.said

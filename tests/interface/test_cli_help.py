@@ -1,0 +1,52 @@
+"""Help pages and mistyped commands, as a person sees them."""
+
+import click
+import pytest
+
+from support.processes.commands import run
+from usher.cli.main import COMMAND_SECTIONS, root
+
+
+def help_of(*words: str) -> str:
+    done = run([*words, "--help"], {})
+    assert done.code == 0, done.err
+    return done.out
+
+
+def groups() -> list[str]:
+    context = click.Context(root)
+    commands = {name: root.get_command(context, name) for name in root.list_commands(context)}
+    return [name for name, command in commands.items() if isinstance(command, click.Group)]
+
+
+def test_the_first_section_begins_with_crawl() -> None:
+    text = help_of()
+    sections = [
+        line for line in text.splitlines() if line in {f"{title}:" for title in COMMAND_SECTIONS}
+    ]
+    assert sections == [f"{title}:" for title in COMMAND_SECTIONS]
+    below = text.partition("Crawl and search:\n")[2]
+    assert below.split()[0] == "crawl"
+    assert "role-process" not in text
+
+
+@pytest.mark.parametrize("name", ["", *groups()])
+def test_no_sentence_is_cut_off_and_every_group_has_examples(name: str) -> None:
+    text = help_of(*name.split())
+    assert "..." not in text.replace("[ARGS]...", "")
+    assert "Examples:" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (("crwal",), "'crawl'"),
+        (("hosts", "lst"), "'list'"),
+        (("crawl", "--dela", "1", "https://example.com/"), "'--delay'"),
+    ],
+)
+def test_a_mistyped_word_gets_a_suggestion(words: tuple[str, ...], suggestion: str) -> None:
+    done = run(list(words), {})
+    assert done.code == 2
+    assert "Did you mean" in done.err
+    assert suggestion in done.err
