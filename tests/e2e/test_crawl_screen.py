@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from support.db.failover_pair import free_port
 from support.processes.crawls import EMBEDDED
+from support.processes.free_port import free_port
 from support.processes.killable import eventually
 from support.processes.terminal import show
 from support.site.hostile import links, page

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from support.db.failover_pair import free_port
 from support.index.chunk_files import small_disk
 from support.processes.commands import run
 from support.processes.crawls import EMBEDDED, crawls
+from support.processes.free_port import free_port
 from support.processes.killable import eventually
 from support.site.hostile import at_home, links, page, said
 from support.site.website import HTML, Website, render

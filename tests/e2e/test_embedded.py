@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from support.db.failover_pair import free_port
 from support.db.fixtures import DEBIAN, open_directory, wait_stopped
+from support.processes.free_port import free_port
 from support.processes.killable import (
     LEASE_HOLDER_CODE,
     LeaseHolder,

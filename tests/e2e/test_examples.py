@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from support.db.failover_pair import free_port
 from support.index.stack import Stack, running_stack
 from support.processes.crawls import EMBEDDED
+from support.processes.free_port import free_port
 from support.processes.killable import eventually
 from support.site.website import Response, Website
 

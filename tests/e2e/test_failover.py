@@ -13,8 +13,9 @@ from pathlib import Path
 
 import psycopg
 
-from support.db.failover_pair import Standby, free_port, standby
+from support.db.failover_pair import Standby, standby
 from support.processes.commands import clean, usher
+from support.processes.free_port import free_port
 from support.processes.killable import eventually, kill_9, supervisor_pids
 from support.processes.stack import USHER, ask
 from usher import local_secret

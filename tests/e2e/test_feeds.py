@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from support.db.failover_pair import free_port
 from support.feeds.tables import Tables
+from support.processes.free_port import free_port
 from support.processes.killable import eventually
 from support.processes.stack import USHER, ProcessStack, ask, open_stack
 from support.site.website import Request, Response, Website

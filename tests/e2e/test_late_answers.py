@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from support.db.failover_pair import free_port
 from support.index.stack import running_stack
 from support.processes.crawls import EMBEDDED
+from support.processes.free_port import free_port
 from support.processes.killable import eventually
 from support.processes.stack import USHER
 from support.site.hostile import page

@@ -11,8 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from support.db.failover_pair import free_port
 from support.processes.crawls import FORGIVEN
+from support.processes.free_port import free_port
 from support.processes.killable import eventually, kill_9, running
 from support.processes.stack import TESTS, USHER, ProcessStack, ask, open_stack
 from usher.db.embedded.server_lease import EmbeddedServerLease

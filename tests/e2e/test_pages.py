@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from support.db.failover_pair import free_port
 from support.processes.commands import Ran, run
 from support.processes.crawls import EMBEDDED, Crawls, crawls
+from support.processes.free_port import free_port
 from support.processes.pseudo_terminal import at_terminal
 from support.site.hostile import Pages, at_home, links, page, redirect
 from support.site.website import Response, Website

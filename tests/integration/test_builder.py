@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from support.db.failover_pair import free_port
 from support.db.fixtures import Server, clone
 from support.index.chunk_files import (
     noise,
@@ -16,6 +15,7 @@ from support.index.chunk_files import (
 )
 from support.mgmt.chunk_trade import ANY, Trade, acting, free_bind, soon, texts_of, titled, trading
 from support.processes.crawls import EMBEDDED
+from support.processes.free_port import free_port
 from usher.errors import Conflict
 from usher.http.client.download import download_chunk
 from usher.http.server.chunk_files import chunk_endpoints

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from support.db.failover_pair import free_port
 from support.mgmt.chunk_trade import ANY
+from support.processes.free_port import free_port
 from usher.chunk_store import ChunkStore
 from usher.errors import Unreachable
 from usher.http.server.chunk_files import chunk_endpoints

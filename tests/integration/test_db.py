@@ -7,7 +7,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from support.db.failover_pair import free_port, rows_on, standby
+from support.db.failover_pair import rows_on, standby
+from support.processes.free_port import free_port
 from support.processes.killable import eventually, kill_9, supervisor_pids
 from usher.db.embedded.server_lease import lease_server
 from usher.db.pool import (

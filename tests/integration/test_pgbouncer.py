@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from support.db.failover_pair import free_port
 from support.db.fixtures import Server, open_directory
 from support.processes.commands import usher
+from support.processes.free_port import free_port
 from support.processes.killable import eventually
 from usher.db.pool import Database, DatabaseNotification, connect
 from usher.errors import BadSetting

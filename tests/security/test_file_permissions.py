@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.db.failover_pair import free_port
 from support.db.fixtures import wait_stopped
 from support.mgmt.chunk_trade import documents
+from support.processes.free_port import free_port
 from support.processes.terminal import PORTS, show
 from usher.chunk_store import ChunkStore, PartialFile, keep_files_private
 from usher.index import chunk_file

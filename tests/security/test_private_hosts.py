@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from support.db.failover_pair import free_port
 from support.processes.commands import Ran, usher
 from support.processes.crawls import EMBEDDED, crawls
+from support.processes.free_port import free_port
 from support.processes.namespaces import PUBLIC, in_namespace, needs_root
 from support.processes.terminal import PORTS, show
 from support.site.fetches import url

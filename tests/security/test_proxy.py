@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from support.db.failover_pair import free_port
 from support.mgmt.mgmt_process import mgmt
 from support.mgmt.plain_components import one
 from support.processes.commands import usher
+from support.processes.free_port import free_port
 from support.processes.killable import eventually
 from support.site.nginx import CONFIG, NGINX
 

@@ -23,6 +23,7 @@ from usher.observe.stages import (
     JobTypeCounts,
     LastHour,
     OutdatedCopies,
+    PausedEntry,
     QueueStatus,
     RestingHost,
     WorkStatus,
@@ -237,6 +238,13 @@ def test_an_orderly_stop_is_no_problem_unless_work_waits() -> None:
     assert [blocker.kind for blocker in blockers(NOTHING_WAITS, replace(jobs, scheduled=True))] == [
         "no_watchdog", "row_empty", "jobs_wait",
     ]  # fmt: skip
+
+
+def test_a_paused_type_is_a_problem_while_nothing_runs_too() -> None:
+    fetch = JobTypeCounts("fetch", 3, AGO, 0, 0)
+    jobs = replace(NO_JOBS, types=[fetch], paused=[PausedEntry("type", "fetch")])
+    [paused] = blockers(NOTHING_WAITS, jobs)
+    assert (paused.kind, paused.command) == ("type_paused", "usher jobs resume fetch")
 
 
 def test_no_watchdog() -> None:

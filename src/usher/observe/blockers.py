@@ -31,6 +31,8 @@ NOT_RUNNING_KINDS: Final = frozenset(
         "row_empty",
         "rows_behind",
         "component_fails",
+        "jobs_wait",
+        "no_scheduler",
     }
 )
 WORKER_COMMANDS: Final = {
@@ -65,10 +67,11 @@ def find_blockers(
     """All problems; an area that could not be read is None. If nothing runs, that is the cause of many of them."""
     of_work = list(work_blockers(work, now)) if work else []
     of_queue = list(queue_blockers(queue, now)) if queue else []
-    if work and not is_running(work, queue):
-        rest = [blocker for blocker in of_work if blocker.kind not in NOT_RUNNING_KINDS]
-        return [*system_blockers(system), *not_running_blockers(work, of_queue), *rest]
-    return [*system_blockers(system), *of_work, *of_queue]
+    if not work or is_running(work, queue):
+        return [*system_blockers(system), *of_work, *of_queue]
+    jobs_wait = any(blocker.kind in NOT_RUNNING_KINDS for blocker in of_queue)
+    rest = [blocker for blocker in of_work + of_queue if blocker.kind not in NOT_RUNNING_KINDS]
+    return [*system_blockers(system), *not_running_blockers(work, jobs_wait=jobs_wait), *rest]
 
 
 def is_running(work: WorkStatus, queue: QueueStatus | None) -> bool:
@@ -78,7 +81,7 @@ def is_running(work: WorkStatus, queue: QueueStatus | None) -> bool:
     )
 
 
-def not_running_blockers(work: WorkStatus, jobs: Sequence[Blocker]) -> Iterator[Blocker]:
+def not_running_blockers(work: WorkStatus, *, jobs_wait: bool) -> Iterator[Blocker]:
     """Nothing runs: a problem if work waits, or if the components did not stop in order."""
     waiting = [
         counted(number, noun)
@@ -88,7 +91,7 @@ def not_running_blockers(work: WorkStatus, jobs: Sequence[Blocker]) -> Iterator[
         )
         if number
     ]
-    waiting += ["jobs"] if jobs else []
+    waiting += ["jobs"] if jobs_wait else []
     if waiting:
         words = f"Usher is not running. Waiting: {', '.join(waiting)}."
         yield Blocker("not_running", words, "usher up")

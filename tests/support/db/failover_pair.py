@@ -1,18 +1,11 @@
 """Two servers for a failover: a primary of ours and its streaming standby."""
 
-import socket
 from pathlib import Path
 
 import psycopg
 
 from usher.db.embedded.account_files import give_directory
 from usher.db.embedded.cluster import Cluster
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
 
 
 class Standby(Cluster):

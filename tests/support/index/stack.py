@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from support.db.failover_pair import free_port
 from support.processes.crawls import Crawls, crawls
+from support.processes.free_port import free_port
 from support.processes.killable import eventually
 from support.processes.stack import USHER
 

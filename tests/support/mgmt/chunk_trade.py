@@ -173,7 +173,7 @@ def titled(path: str, title: str, *lines: str, **more: object) -> WarcPage:
 
 def free_bind() -> Bind:
     """An address of this test's own, so that its directory has a name."""
-    from support.db.failover_pair import free_port
+    from support.processes.free_port import free_port
 
     return read_bind(f"127.0.0.1:{free_port()}")
 

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from support.db.failover_pair import free_port
 from support.processes.commands import run
+from support.processes.free_port import free_port
 from support.processes.killable import eventually
 from support.processes.stack import USHER, ProcessStack
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import psycopg
 
-from support.db.failover_pair import free_port
 from support.index.bulk_documents import EACH, Texts, stocked
 from support.processes.commands import run
 from support.processes.crawls import ready
+from support.processes.free_port import free_port
 from support.processes.killable import eventually, supervisor_pids
 from support.processes.stack import ProcessStack, open_stack
 from usher.db.embedded.server_lease import EmbeddedServerLease

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from support.db.failover_pair import free_port
 from support.processes.commands import clean
+from support.processes.free_port import free_port
 from support.processes.killable import eventually, running
 from support.processes.stack import USHER
 

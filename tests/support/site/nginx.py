@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.db.failover_pair import free_port
+from support.processes.free_port import free_port
 from support.processes.killable import eventually
 
 NGINX = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
