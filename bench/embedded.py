@@ -20,6 +20,7 @@ from pathlib import Path
 from time import perf_counter, sleep
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 import frame
 from frame import Bench, Measure, PeerMissing
@@ -97,7 +98,10 @@ class Life(ABC):
 
     def join(self) -> None:
         self.enter()
-        psycopg.connect(host=str(self.sockets), user=self.user, dbname="postgres").close()
+        psycopg.connect(self.address()).close()
+
+    def address(self) -> str:
+        return make_conninfo(host=str(self.sockets), user=self.user, dbname="postgres")
 
     @abstractmethod
     def stop(self) -> None:
@@ -140,6 +144,9 @@ class Usher(Life):
         self.leases.append(lease_server(self.data))
 
     enter = start
+
+    def address(self) -> str:
+        return self.leases[0].dsn
 
     def install(self) -> None:
         self.start()

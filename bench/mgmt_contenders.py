@@ -22,7 +22,7 @@ STOP_SECONDS = 40
 
 def text(name: str, given: Mapping[str, int]) -> bytes:
     """Return a script of mgmt.sql with its numbers."""
-    filled = re.sub(r"(?<!:):([a-z]+)\b", lambda found: str(given[found[1]]), TEXTS[name])
+    filled = re.sub(r"(?<!:):([a-z_]+)\b", lambda found: str(given[found[1]]), TEXTS[name])
     return filled.encode()
 
 

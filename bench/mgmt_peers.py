@@ -19,7 +19,11 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from time import monotonic, perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # Usher is not installed in the peers' venvs
+    from usher.db.pool import Connection
+    from usher.mgmt.chunks import ClaimedChunk, PageClaim
 
 AT_ONCE = timedelta(0)
 CLIENTS = 8
@@ -50,72 +54,80 @@ async def timed(times: int, call: Callable[[], Awaitable[object]]) -> list[float
     return taken
 
 
+def page_claim(n: int, width: int, depth: int) -> "PageClaim":
+    from usher.mgmt.chunks import PageClaim
+
+    return PageClaim(n=n, width=width, depth=depth, wait=AT_ONCE)
+
+
 class Usher:
     """MGMT without HTTP: one batcher for the claims of all tasks, one statement for a crawled chunk."""
 
     def __init__(self) -> None:
-        self.chunks: Any = import_module("usher.mgmt.chunks")
-        self.crawlers: list[tuple[int, Any]] = []  # each has its own connection for reports
+        self.crawlers: list[tuple[int, Connection]] = []  # each has its own connection for reports
 
     async def open(self) -> None:
-        self.db: Any = import_module("usher.db.pool").Database("", size=CLAIMS)
+        from usher.api.claim_batcher import ClaimBatcher
+        from usher.db.pool import Database
+
+        self.db = Database("", size=CLAIMS)
         await self.db.__aenter__()  # open until this process ends
-        self.claims: Any = import_module("usher.api.claim_batcher").ClaimBatcher(self.db)
+        self.claims = ClaimBatcher(self.db)
         async with self.db.connection() as conn:
             rows = await conn.execute("select name, domain64 from work.hosts")
-            self.numbers = dict(await rows.fetchall())
+            self.numbers: dict[str, int] = dict(await rows.fetchall())
         await self.join()
 
     async def join(self) -> None:
         """Add a crawler."""
-        identity: Any = import_module("usher.mgmt.caller_identity")
+        from usher.db.pool import connect
+        from usher.mgmt.caller_identity import CallerIdentity, identify
+
         host = f"crawler-{os.getpid()}-{len(self.crawlers)}:5000"
-        conn = await import_module("usher.db.pool").connect("")
-        me = await identity.meet(conn, host=host, type="crawler", now=datetime.now(UTC))
-        self.crawlers.append((me.id, conn))
+        conn = await connect("")
+        crawler = await identify(conn, CallerIdentity(host, ("crawler",)), now=datetime.now(UTC))
+        self.crawlers.append((crawler.id, conn))
 
-    def asked(self, n: int, width: int, depth: int) -> Any:  # noqa: ANN401 - an Ask
-        return self.chunks.Ask(n=n, width=width, depth=depth, wait=AT_ONCE)
+    async def full(self, crawler: int, claim: "PageClaim") -> "ClaimedChunk":
+        chunk = await self.claims.claim(crawler, claim)
+        if not chunk or len(chunk.pages) != claim.n:
+            raise RuntimeError(f"a claim of {claim.n} gave {len(chunk.pages) if chunk else 0}")
+        return chunk
 
-    async def full(self, crawler: int, ask: Any) -> Any:  # noqa: ANN401 - a Pack
-        pack = await self.claims.claim(crawler, ask)
-        if not pack or len(pack.pages) != ask.n:
-            raise RuntimeError(f"a claim of {ask.n} gave {len(pack.pages) if pack else 0}")
-        return pack
+    async def complete(self, crawler: int, conn: "Connection", chunk: "ClaimedChunk") -> None:
+        """Report each page and the chunk."""
+        from usher.door.guestbook import FetchReport
+        from usher.mgmt.chunks import finish_crawl
 
-    async def complete(self, crawler: int, conn: Any, pack: Any) -> None:  # noqa: ANN401
-        """Return the report of a crawler: each page, and the chunk."""
-        now, found = datetime.now(UTC), []
-        for page in pack.pages:
+        now, reports = datetime.now(UTC), []
+        for page in chunk.pages:
             _, _, host, path = page.url.split("/", 3)
             number = self.numbers[host]
-            found.append(
-                self.chunks.Outcome(
-                    number, f"/{path}", "success", pack.chunk_id, 200, 2, 20_000, "0" * 40
-                )
+            reports.append(
+                FetchReport(number, f"/{path}", "success", chunk.chunk_id, 200, 2, 20_000, "0" * 40)
             )
-        done = await self.chunks.finish_crawl(
+        done = await finish_crawl(
             conn,
             crawler,
-            pack.chunk_id,
+            chunk.chunk_id,
             sha256="0" * 64,
             size=100_000,
             now=now,
-            reports=found,
+            reports=reports,
         )
-        if not done or (done.told, done.rest) != (len(found), 0):
+        if not done or (done.reported, done.unreported) != (len(reports), 0):
             raise RuntimeError("a chunk was lost")
 
     async def work(self, pages: int, tasks: int, *of: int) -> None:
         """Run as many tasks as crawlers; they share the chunks."""
         while len(self.crawlers) < tasks:
             await self.join()
-        ask = self.asked(*of)
-        turns = iter(range(0, pages, ask.n))
+        claim = page_claim(*of)
+        turns = iter(range(0, pages, claim.n))
 
-        async def crawl(crawler: int, conn: Any) -> None:  # noqa: ANN401
+        async def crawl(crawler: int, conn: "Connection") -> None:
             for _ in turns:
-                await self.complete(crawler, conn, await self.full(crawler, ask))
+                await self.complete(crawler, conn, await self.full(crawler, claim))
 
         async with asyncio.TaskGroup() as all_at_once:
             for crawler in self.crawlers[:tasks]:
@@ -123,17 +135,17 @@ class Usher:
 
     async def cost(self, claims: int, *of: int) -> list[float]:
         """Return the milliseconds of each claim; complete the chunks in between."""
-        ask, taken, (crawler, conn) = self.asked(*of), [], self.crawlers[0]
+        claim, taken, (crawler, conn) = page_claim(*of), [], self.crawlers[0]
         for _ in range(claims):
             begin = perf_counter()
-            pack = await self.full(crawler, ask)
+            chunk = await self.full(crawler, claim)
             taken.append(1000 * (perf_counter() - begin))
-            await self.complete(crawler, conn, pack)
+            await self.complete(crawler, conn, chunk)
         return taken
 
     async def idle(self, times: int) -> list[float]:
-        ask, (crawler, _) = self.asked(5, 5, 5), self.crawlers[0]
-        return await timed(times, lambda: self.claims.claim(crawler, ask))
+        claim, (crawler, _) = page_claim(5, 5, 5), self.crawlers[0]
+        return await timed(times, lambda: self.claims.claim(crawler, claim))
 
     async def bare_idle(self, times: int) -> list[float]:
         """Read only the index of hosts, with the same driver."""

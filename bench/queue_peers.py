@@ -15,7 +15,11 @@ from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from time import monotonic, perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # Usher is not installed in the peers' venvs
+    from usher.db.pool import Connection
+    from usher.queue.jobs import ClaimedJob
 
 TASK = "noop"
 PROGRAM = "__main__:noop"
@@ -50,30 +54,38 @@ class Usher(Peer):
     """Usher's functions on one connection, each in a transaction."""
 
     async def open(self) -> None:
-        self.jobs: Any = import_module("usher.queue.jobs")
-        self.done = import_module("usher.queue.job_states").State.COMPLETED
-        self.conn = await import_module("usher.db.pool").connect("")
+        from usher.db.pool import connect
+
+        self.conn = await connect("")
         self.managers: dict[str, InManager] = {}
 
     async def enqueue(self, number: int, batch: int) -> None:
-        new = [self.jobs.New(TASK, PROGRAM)] * batch
+        from usher.queue import jobs
+
+        requests = [jobs.JobRequest(TASK, PROGRAM)] * batch
         for _ in range(0, number, batch):
-            await self.jobs.enqueue(self.conn, new, now=datetime.now(UTC))
+            await jobs.enqueue(self.conn, requests, now=datetime.now(UTC))
 
     async def work(self, way: dict[str, Any]) -> None:
-        while ours := await self.claim(way["batch"]):
-            await self.settle(ours)
+        while claimed := await self.claim(way["batch"]):
+            await self.settle(claimed)
 
-    async def claim(self, batch: int) -> list[Any]:
+    async def claim(self, batch: int) -> "list[ClaimedJob]":
+        from usher.queue import jobs
+
         now = datetime.now(UTC)
-        found = self.jobs.claim(
+        return await jobs.claim(
             self.conn, TASK, "bench", batch, lease=LEASE, max_attempts=TRIES, now=now
         )
-        return list(await found)
 
-    async def settle(self, ours: list[Any]) -> None:
-        ends = [self.jobs.Settled(job.id, job.claim, self.done, exit_code=0) for job in ours]
-        if len(await self.jobs.settle(self.conn, ends, now=datetime.now(UTC))) != len(ours):
+    async def settle(self, claimed: "list[ClaimedJob]") -> None:
+        from usher.queue import jobs
+        from usher.queue.job_states import JobState
+
+        ends = [
+            jobs.SettledRun(job.id, job.claim, JobState.COMPLETED, exit_code=0) for job in claimed
+        ]
+        if len(await jobs.settle(self.conn, ends, now=datetime.now(UTC))) != len(claimed):
             raise RuntimeError("a claim was lost")
 
     async def run(self, way: dict[str, Any]) -> tuple[float, float]:
@@ -90,18 +102,18 @@ class Usher(Peer):
         taken = []
         for _ in range(claims):
             begin = perf_counter()
-            ours = await self.claim(batch)
+            claimed = await self.claim(batch)
             taken.append(1000 * (perf_counter() - begin))
-            if len(ours) != batch:
-                raise RuntimeError(f"a claim of {batch} gave {len(ours)}")
-            await self.settle(ours)
+            if len(claimed) != batch:
+                raise RuntimeError(f"a claim of {batch} gave {len(claimed)}")
+            await self.settle(claimed)
         return taken
 
     async def hold_back(self, batch: int) -> None:
         """Claim until a job may run; jobs of a busy resource are skipped."""
-        while not (ours := await self.claim(batch)):
+        while not (claimed := await self.claim(batch)):
             pass
-        await self.settle(ours)
+        await self.settle(claimed)
 
 
 class InManager:
@@ -112,29 +124,33 @@ class InManager:
         self.gate = asyncio.Event()
 
     async def open(self) -> None:
-        module: Any = import_module("usher.queue.manager")
-        gc.set_threshold(import_module("usher.cli.app").GC_THRESHOLD)  # as `usher manager` does
+        from usher.cli.app import GC_THRESHOLD
+        from usher.db.pool import Database
+        from usher.queue.manager import Manager, ManagerConfig
+        from usher.queue.policy import read_policies
+
+        gc.set_threshold(GC_THRESHOLD)  # as `usher manager` does
         gate = self.gate
 
-        class Gated(module.Manager):  # type: ignore[misc]
+        class GatedManager(Manager):
             async def fill(self, type_: str) -> None:
                 await gate.wait()
                 await super().fill(type_)
 
-        rules = import_module("usher.queue.policy").policies({TASK: {"run": "async", **self.way}})
-        post = module.Post(host="bench", policies=rules, dsn="", types=frozenset([TASK]))
-        self.db = await import_module("usher.db.pool").Database("").__aenter__()
-        self.manager = Gated(self.db, post)
+        rules = read_policies({TASK: {"run": "async", **self.way}})
+        config = ManagerConfig(host="bench", policies=rules, dsn="", types=frozenset([TASK]))
+        self.db = await Database("").__aenter__()
+        self.manager = GatedManager(self.db, config)
         self.task = asyncio.create_task(self.manager.run(asyncio.Event(), asyncio.Event()))
 
-    async def run(self, conn: Any) -> tuple[float, float]:  # noqa: ANN401 - one of Usher's
+    async def run(self, conn: "Connection") -> tuple[float, float]:
         """Run every job; return when the first claim began and when all were settled."""
         begin, is_empty = monotonic(), False
         self.gate.set()
-        self.manager.ask(TASK)
+        self.manager.claim_soon(TASK)
         while not is_empty:
             await asyncio.sleep(TAIL.total_seconds())
-            if not self.manager.ledger.runs:  # to look costs more the more rows have died
+            if not self.manager.running.runs:  # to look costs more the more rows have died
                 rows = await conn.execute("select not exists (select from control.job)")
                 [(is_empty,)] = await rows.fetchall()
         self.gate.clear()
