@@ -26,11 +26,10 @@ from search_contenders import (
     documents,
     queries,
 )
-from usher.chunk_store import ChunkStore
+from usher.chunk_store import INDEX_SUFFIX, ChunkStore
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.http.server.listen import read_bind
-from usher.index.builder_service import SUFFIX
 
 DOCUMENTS, QUICK_DOCUMENTS = 20_000, 3_000
 QUERIES, QUICK_QUERIES = 400, 80  # of each repeat, all different
@@ -68,7 +67,7 @@ async def measured(bench: Bench, home: Path) -> list[Measure]:
     length = statistics.mean(len(one.body) for one in found)
     bench.note(f"{len(found)} documents of {length:,.0f} characters: {origin}")
     asked = iter(queries(found, 2 * len(SERVERS) * bench.repeats * of_each(bench)))
-    chunk_store, direct = ChunkStore(home / "built", SUFFIX), TantivyDirect(home / "direct")
+    chunk_store, direct = ChunkStore(home / "built", INDEX_SUFFIX), TantivyDirect(home / "direct")
     figures: Figures = defaultdict(lambda: defaultdict(list))
     async with serve_component(
         chunk_endpoints(chunk_store, "/index_chunk"), read_bind("127.0.0.1:0")

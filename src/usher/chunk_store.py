@@ -17,6 +17,13 @@ from usher.private_files import OWNER_ONLY_UMASK, make_data_directory, make_dire
 
 PARTIAL_SUFFIX: Final = ".part"
 CHUNKS_PER_FOLDER: Final = 1000
+CONTENT_SUFFIX: Final = ".warc.gz"
+INDEX_SUFFIX: Final = ".idx"
+# Directories of a data directory with a folder for each component, named after its address.
+CONTENT_DIRECTORY: Final = "content"
+BUILT_DIRECTORY: Final = "built"
+INDEX_DIRECTORY: Final = "index"
+CHUNKS_FOLDER: Final = "chunks"  # in the folder of an index server
 FOLDER_NAME, FILE_NAME = re.compile(r"\d{6,}"), re.compile(r"(\d{9,})(\..+)")
 
 
@@ -114,7 +121,7 @@ class PartialFile:
 class ChunkStore:
     """The chunk files of one component, by chunk id: `000123/000123456.warc.gz`."""
 
-    def __init__(self, directory: Path, suffix: str = ".warc.gz") -> None:
+    def __init__(self, directory: Path, suffix: str = CONTENT_SUFFIX) -> None:
         self.directory = directory
         self.suffix = suffix
         self._sums: dict[int, tuple[int, int, str]] = {}  # size, modification time, sha256
@@ -179,6 +186,35 @@ class ChunkStore:
                 if FOLDER_NAME.fullmatch(path.name) and path.is_dir()
             ]
         return []
+
+
+def directory_name(host: str) -> str:
+    """Return the name of the folder with the files of a component."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", host)
+
+
+def component_stores(data: Path) -> list[ChunkStore]:
+    """Return the stores of all components whose files are in this data directory."""
+    kinds = (
+        (CONTENT_DIRECTORY, "", CONTENT_SUFFIX),
+        (BUILT_DIRECTORY, "", INDEX_SUFFIX),
+        (INDEX_DIRECTORY, CHUNKS_FOLDER, INDEX_SUFFIX),
+    )
+    return [
+        ChunkStore(folder / below, suffix)
+        for directory, below, suffix in kinds
+        for folder in component_folders(data / directory)
+    ]
+
+
+def component_folders(directory: Path) -> list[Path]:
+    """Return the folders of the components in a directory; none if it does not exist."""
+    try:
+        return sorted(folder for folder in directory.iterdir() if folder.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise disk_error(directory, error, "read") from error
 
 
 @contextmanager

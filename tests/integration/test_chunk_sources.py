@@ -7,11 +7,10 @@ import pytest
 
 from support.mgmt.chunk_trade import ANY
 from support.processes.free_port import free_port
-from usher.chunk_store import ChunkStore
+from usher.chunk_store import INDEX_SUFFIX, ChunkStore
 from usher.errors import Unreachable
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
-from usher.index.builder_service import SUFFIX
 from usher.index.chunk_sources import ChunkSources
 from usher.messages.index_server import ChunkServer, MissingChunk, SeedHosts, ServerChunk
 
@@ -21,7 +20,7 @@ OTHER = "ab" * 32
 @pytest.fixture
 async def empty(tmp_path: Path) -> AsyncIterator[str]:
     """A component that answers, and has no chunk but 7, which is another than it should be."""
-    shelf = ChunkStore(tmp_path / "there", SUFFIX)
+    shelf = ChunkStore(tmp_path / "there", INDEX_SUFFIX)
     shelf.path(7).parent.mkdir(parents=True)
     shelf.path(7).write_bytes(b"half of it")
     async with serve_component(chunk_endpoints(shelf, "/index_chunk"), ANY) as address:
@@ -35,7 +34,7 @@ def silent() -> str:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> ChunkSources:
-    made = ChunkSources(ChunkStore(tmp_path / "here", SUFFIX))
+    made = ChunkSources(ChunkStore(tmp_path / "here", INDEX_SUFFIX))
     made.lost_seconds = 0.0
     return made
 

@@ -1,7 +1,6 @@
 """Runs a crawler: serves its chunk files, registers at MGMT, crawls until it is stopped, and removes old files."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -9,7 +8,12 @@ from typing import Final
 
 from usher import __version__
 from usher.background import background_tasks
-from usher.chunk_store import ChunkStore, keep_files_private
+from usher.chunk_store import (
+    CONTENT_DIRECTORY,
+    ChunkStore,
+    directory_name,
+    keep_files_private,
+)
 from usher.crawl.crawler import MAX_REQUESTS_PER_HOST, Crawler, CrawlerLoad
 from usher.crawl.http.fetch import Fetcher, FetchLimits
 from usher.crawl.own_endpoints import own_endpoints
@@ -100,14 +104,14 @@ async def serve_chunks(
     settings: Settings, options: CrawlerOptions
 ) -> AsyncIterator[tuple[ChunkStore, str]]:
     """Serve the crawler's files; each crawler has a directory of its own, named after its address."""
-    store = ChunkStore(settings.data / "content")
+    store = ChunkStore(settings.data / CONTENT_DIRECTORY)
     async with serve_component(
         chunk_endpoints(store, "/get_chunk"),
         options.bind,
         options=guard_options(settings, options.host, insecure=options.insecure),
     ) as address:
         host = options.host or options.bind.public_host(address)
-        store.directory /= re.sub(r"[^A-Za-z0-9.-]+", "_", host)
+        store.directory /= directory_name(host)
         await asyncio.to_thread(store.remove_leftovers)
         yield store, host
 

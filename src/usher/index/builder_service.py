@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from usher.background import background_tasks
-from usher.chunk_store import ChunkStore, keep_files_private
+from usher.chunk_store import (
+    BUILT_DIRECTORY,
+    INDEX_SUFFIX,
+    ChunkStore,
+    directory_name,
+    keep_files_private,
+)
 from usher.component_health import ComponentHealth
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
@@ -18,12 +24,11 @@ from usher.http.server.listen import Bind
 from usher.index.build_pool import BuildLimits, BuildPool, available_cores
 from usher.index.builder import Builder
 from usher.index.claimed_chunks import ClaimedChunks
-from usher.index.component_lifecycle import directory_name, lock_directory
+from usher.index.component_lifecycle import lock_directory
 from usher.settings import Settings
 from usher.telemetry import Log
 
 log = Log("index")
-SUFFIX: Final = ".idx"
 MEDIA_TYPE: Final = "application/vnd.usher.index-chunk"
 MGMT_RETRY_SECONDS: Final = 60.0
 CLEANUP_SECONDS: Final = 30.0
@@ -48,7 +53,7 @@ async def run_builder(
 ) -> None:
     """Run a builder until `stop` is set and the current chunks are finished."""
     keep_files_private(settings.data)
-    store, health = ChunkStore(settings.data / "built", SUFFIX), ComponentHealth()
+    store, health = ChunkStore(settings.data / BUILT_DIRECTORY, INDEX_SUFFIX), ComponentHealth()
     token = credential(settings)
     async with (
         serve_files(settings, options, store, health) as host,

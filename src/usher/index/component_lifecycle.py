@@ -3,7 +3,6 @@
 import asyncio
 import fcntl
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +17,6 @@ from usher.telemetry import Log
 
 log = Log("index")
 REGISTER_RETRY_SECONDS: Final = 2.0
-
-
-def directory_name(host: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.-]+", "_", host)
 
 
 @contextmanager

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from usher.chunk_store import ChunkStore, keep_files_private, translate_disk_errors
+from usher.chunk_store import (
+    CHUNKS_FOLDER,
+    INDEX_DIRECTORY,
+    INDEX_SUFFIX,
+    ChunkStore,
+    directory_name,
+    keep_files_private,
+    translate_disk_errors,
+)
 from usher.component_health import ComponentHealth, disk_problem
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
@@ -20,9 +28,9 @@ from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
 from usher.index.build_pool import available_cores
-from usher.index.builder_service import MEDIA_TYPE, SUFFIX
+from usher.index.builder_service import MEDIA_TYPE
 from usher.index.chunk_sources import ChunkSources
-from usher.index.component_lifecycle import directory_name, lock_directory, register
+from usher.index.component_lifecycle import lock_directory, register
 from usher.index.engine import Engine
 from usher.index.holdings import NOT_COMPARED, read_incarnation
 from usher.index.loader import Loader
@@ -52,7 +60,7 @@ async def run_index_server(
 ) -> None:
     """Run an index server until `stop` is set."""
     keep_files_private(settings.data)
-    store, health = ChunkStore(settings.data / "index", SUFFIX), ComponentHealth()
+    store, health = ChunkStore(settings.data / INDEX_DIRECTORY, INDEX_SUFFIX), ComponentHealth()
     token = credential(settings)
     async with (
         serve_queries(settings, options, store, health) as (handlers, host),
@@ -60,7 +68,7 @@ async def run_index_server(
     ):
         directory = store.directory / directory_name(host)
         with lock_directory(directory):
-            store.directory = directory / "chunks"
+            store.directory = directory / CHUNKS_FOLDER
             await asyncio.to_thread(store.remove_leftovers)
             engine, is_new = await asyncio.to_thread(open_engine, directory / "engine")
             loader = Loader(mgmt, engine, ChunkSources(store, mgmt.ticket), health)

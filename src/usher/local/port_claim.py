@@ -9,19 +9,24 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from usher.chunk_store import (
+    BUILT_DIRECTORY,
+    CONTENT_DIRECTORY,
+    INDEX_DIRECTORY,
+    directory_name,
+)
 from usher.crawl.own_endpoints import PORTS_FILE
 from usher.db.pool import Connection, Database
 from usher.db.statements import load_statements
-from usher.index.component_lifecycle import directory_name
 from usher.local.port_owner import port_owner
 from usher.local.ports import LOOPBACK, Ports, StoredPorts, free_port, is_free
 
 store = load_statements(__file__)
 # Role → type of its component, and the directory with a folder for each address.
 COMPONENTS: Final = {
-    "crawler": ("crawler", "content"),
-    "builder": ("index-builder", "built"),
-    "server": ("index-server", "index"),
+    "crawler": ("crawler", CONTENT_DIRECTORY),
+    "builder": ("index-builder", BUILT_DIRECTORY),
+    "server": ("index-server", INDEX_DIRECTORY),
     "front": ("front-end", ""),
 }
 ROLE_NAMES: Final = {

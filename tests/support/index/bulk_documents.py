@@ -7,13 +7,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from support.index.documents import page
-from usher.chunk_store import ChunkStore
+from usher.chunk_store import INDEX_SUFFIX, ChunkStore
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.http.server.listen import read_bind
 from usher.index import chunk_file
-from usher.index.builder_service import SUFFIX
 from usher.index.document import IndexDocument
 from usher.messages.crawler import PageReport
 
@@ -105,7 +104,7 @@ async def stocked(
     ports: tuple[int, int] = (0, 0),
 ) -> AsyncIterator[Stock]:
     """A crawler and a builder at this MGMT, until the servers have all they want."""
-    shelf = ChunkStore(directory, SUFFIX)
+    shelf = ChunkStore(directory, INDEX_SUFFIX)
     crawler_bind, builder_bind = (read_bind(f"127.0.0.1:{port}") for port in ports)
     async with (
         serve_component([], crawler_bind) as crawler_at,

@@ -17,14 +17,13 @@ from support.index.chunk_files import chunk_file, page
 from support.mgmt.mgmt_process import Mgmt, mgmt
 from support.mgmt.plain_components import at_once
 from support.processes.commands import clean
-from usher.chunk_store import ChunkStore
+from usher.chunk_store import INDEX_SUFFIX, ChunkStore
 from usher.crawl.warc.writer import WarcPage
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.http.server.listen import Bind, read_bind
 from usher.index import chunk_file as chunkfile
-from usher.index.builder_service import SUFFIX
 from usher.index.document import IndexDocument
 from usher.messages.crawler import PageReport
 from usher.settings import Settings
@@ -128,7 +127,10 @@ def documents(chunk: int, links: Iterable[str], texts: Iterable[str]) -> list[In
 async def trading(dsn: str, directory: Path, *, lease: int = 3) -> AsyncIterator[Trade]:
     at_once(dsn)
     settings = {"USHER_CHUNK_LEASE": str(lease), "USHER_CHUNK_WAIT": "0"}
-    content, index = ChunkStore(directory / "content"), ChunkStore(directory / "index", SUFFIX)
+    content, index = (
+        ChunkStore(directory / "content"),
+        ChunkStore(directory / "index", INDEX_SUFFIX),
+    )
     with mgmt(dsn, directory / "log", settings=settings) as server:
         async with (
             serve_component(chunk_endpoints(content, "/get_chunk"), ANY) as crawler_at,
