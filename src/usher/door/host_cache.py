@@ -1,4 +1,4 @@
-"""The rules of hosts that a doorkeeper caches: policy, filters, scope and limits, each with its revision.
+"""The rules of hosts that a doorkeeper caches: policy, filters, scope, limits and removals, each with its revision.
 
 Every batch works on a part of its own, so that other batches cannot change it meanwhile. The doorkeeper merges the part
 into its cache after the commit. The knock statements find out whether a revision is out of date.
@@ -13,6 +13,7 @@ from usher.db.pool import Connection
 from usher.door import filters, hosts, scope
 from usher.door.hosts import DoorHost
 from usher.door.rules import HOST_SET_BACK, Reason
+from usher.removal_rules import RemovalRule
 
 SMALL_HOST_PAGES = 10_000  # hosts with at most this limit are counted at their first knock
 MAX_CACHED_HOSTS = 300_000  # then the doorkeeper starts an empty cache
@@ -35,6 +36,11 @@ class CachedHost:
     pages: int  # a lower bound, counted when the host was full; else 0
     strict: bool  # every batch must check the limit of pages
     permitted: bool = False  # the operator allowed this private host
+    removals: tuple[tuple[RemovalRule, str], ...] = ()  # each with the text for a refusal
+
+    def removal(self, path: str) -> str | None:
+        """Why the operator removed this page; None if it is not removed."""
+        return next((why for rule, why in self.removals if rule.covers_path(path)), None)
 
 
 @dataclass(slots=True)
@@ -124,7 +130,18 @@ class HostCache:
             host.pages,
             strict=host.max_pages <= max(SMALL_HOST_PAGES, host.pages),
             permitted=host.permitted,
+            removals=removals_of(host),
         )
+
+
+def removals_of(host: DoorHost) -> tuple[tuple[RemovalRule, str], ...]:
+    return tuple(
+        (
+            RemovalRule(host.name, paths=tuple(removal["paths"]), prefix=removal["prefix"]),
+            f"{removal['reason']} (since {removal['removed_at'][:10]})",
+        )
+        for removal in host.removals or ()
+    )
 
 
 def scope_of(host: DoorHost) -> scope.LinkScope:

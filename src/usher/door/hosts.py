@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from psycopg.types.multirange import Multirange
 
@@ -54,6 +55,7 @@ class DoorHost:
     pages: int
     permitted: bool  # the operator allowed this private host
     own: bool  # a component of Usher listens there
+    removals: list[dict[str, Any]] | None = None  # paths, prefix, reason, removed_at
 
 
 async def door_settings(conn: Connection) -> DoorSettings:

@@ -110,7 +110,15 @@ select
     h.domain64, h.name, h.revision, h.policy, h.policy_reason, h.filters, h.scope, h.scope_ranges,
     coalesce(h.max_pages, settings.max_pages) as max_pages, coalesce(h.max_depth, settings.max_depth) as max_depth, h.pages,
     exists (select from work.private_access p where p.host = h.name) as permitted,
-    exists (select from work.component c where c.host = h.name) as own
+    exists (select from work.component c where c.host = h.name) as own,
+    (
+        select jsonb_agg(
+            jsonb_build_object('paths', r.paths, 'prefix', r.prefix, 'reason', r.reason, 'removed_at', r.removed_at)
+            order by r.id
+        )
+        from work.removal r
+        where r.undone_at is null and r.host = any(work.host_and_parents(h.name)) and (r.subdomains or r.host = h.name)
+    ) as removals
 from work.hosts h
 cross join work.settings
 where h.name = any(%(names)s);
