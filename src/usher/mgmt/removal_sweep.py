@@ -33,26 +33,31 @@ class UnsweptRemoval:
     swept_path: str
 
 
-async def sweep(conn: Connection, *, now: datetime, max_seconds: float = MAX_SWEEP_SECONDS) -> int:
-    """Sweep removals, each batch in its own transaction; returns how many pages changed."""
-    changed, deadline = 0, time.monotonic() + max_seconds
-    while time.monotonic() < deadline:
+async def sweep(
+    conn: Connection,
+    *,
+    now: datetime,
+    max_seconds: float = MAX_SWEEP_SECONDS,
+    n: int = PAGES_PER_BATCH,
+) -> int:
+    """Sweep removals in batches of `n` pages, each in its own transaction; returns how many pages changed."""
+    changed, deadline, is_over = 0, time.monotonic() + max_seconds, False
+    while not is_over:
         async with conn.transaction():
             waiting = await store.to_sweep.rows(conn, UnsweptRemoval, n=1)
-            if not waiting:
-                break
-            changed += await _sweep_batch(conn, waiting[0], now)
+            changed += await _sweep_batch(conn, waiting[0], now, n) if waiting else 0
+        is_over = not waiting or time.monotonic() >= deadline
     return changed
 
 
-async def _sweep_batch(conn: Connection, removal: UnsweptRemoval, now: datetime) -> int:
+async def _sweep_batch(conn: Connection, removal: UnsweptRemoval, now: datetime, n: int) -> int:
     pages, host, path = [], removal.swept_host, removal.swept_path
     if not host and removal.paths:
         pages += await store.exact_pages.column(conn, host=removal.host, paths=removal.paths)
     is_last = True
     if removal.prefix is not None:
-        rows = await _pages_with_prefix(conn, removal)
-        is_last = len(rows) < PAGES_PER_BATCH
+        rows = await _pages_with_prefix(conn, removal, n)
+        is_last = len(rows) < n
         pages += [id_ for id_, _, _ in rows]
         if rows:
             _, host, path = rows[-1]
@@ -71,7 +76,7 @@ async def _sweep_batch(conn: Connection, removal: UnsweptRemoval, now: datetime)
 
 
 async def _pages_with_prefix(
-    conn: Connection, removal: UnsweptRemoval
+    conn: Connection, removal: UnsweptRemoval, n: int
 ) -> list[tuple[int, int, str]]:
     low, high = await removals.domain_range(conn, RemovalRule(removal.host))
     return await store.pages_with_prefix.tuples(
@@ -83,7 +88,7 @@ async def _pages_with_prefix(
         high=high,
         swept_host=removal.swept_host,
         swept_path=removal.swept_path,
-        n=PAGES_PER_BATCH,
+        n=n,
     )
 
 

@@ -838,7 +838,7 @@ CREATE FUNCTION work.page_result(page work.guestbook) RETURNS text
     end
 $$;
 
-CREATE FUNCTION work.readmit_removed(pages bigint[], at timestamp with time zone) RETURNS bigint
+CREATE FUNCTION work.readmit_removed(page_ids bigint[], at timestamp with time zone) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -854,7 +854,7 @@ begin
         select g.id, g.domain64
         from work.guestbook g
         join work.hosts h on h.domain64 = g.domain64
-        where g.id = any(pages) and g.removed and not work.is_removed(h.name, g.path)
+        where g.id = any(page_ids) and g.removed and not work.is_removed(h.name, g.path)
         order by g.domain64, g.path
         for no key update of g
     ) p;
@@ -1365,7 +1365,7 @@ CREATE FUNCTION work.wake(domain64s bigint[], at timestamp with time zone) RETUR
     where h.domain64 = t.domain64;
 $$;
 
-CREATE FUNCTION work.withdraw_removed(pages bigint[], at timestamp with time zone) RETURNS bigint
+CREATE FUNCTION work.withdraw_removed(page_ids bigint[], at timestamp with time zone) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1386,7 +1386,7 @@ begin
         select g.id, g.indexed_in, g.domain64
         from work.guestbook g
         join work.hosts h on h.domain64 = g.domain64
-        where g.id = any(pages) and work.is_removed(h.name, g.path)
+        where g.id = any(page_ids) and work.is_removed(h.name, g.path)
         order by g.domain64, g.path
         for no key update of g
     ) p;

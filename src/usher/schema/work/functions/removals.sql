@@ -88,7 +88,7 @@ $$;
 -- servers to remove every copy. A page keeps its row, without what describes its text. Returns how many. It locks the pages in the
 -- order of work.settle. Called after each report (a removal that was committed before the report's transaction got its locks
 -- is visible here), and by the watchdog for all pages of a new removal.
-create function work.withdraw_removed(pages bigint[], at timestamptz) returns bigint
+create function work.withdraw_removed(page_ids bigint[], at timestamptz) returns bigint
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
@@ -106,7 +106,7 @@ begin
         select g.id, g.indexed_in, g.domain64
         from work.guestbook g
         join work.hosts h on h.domain64 = g.domain64
-        where g.id = any(pages) and work.is_removed(h.name, g.path)
+        where g.id = any(page_ids) and work.is_removed(h.name, g.path)
         order by g.domain64, g.path
         for no key update of g
     ) p;
@@ -140,7 +140,7 @@ $$;
 
 -- Makes those of these pages pending that no removal covers any more, because the operator undid one. They are fetched whole.
 -- Returns how many.
-create function work.readmit_removed(pages bigint[], at timestamptz) returns bigint
+create function work.readmit_removed(page_ids bigint[], at timestamptz) returns bigint
     language plpgsql
     set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
 as $$
@@ -153,7 +153,7 @@ begin
         select g.id, g.domain64
         from work.guestbook g
         join work.hosts h on h.domain64 = g.domain64
-        where g.id = any(pages) and g.removed and not work.is_removed(h.name, g.path)
+        where g.id = any(page_ids) and g.removed and not work.is_removed(h.name, g.path)
         order by g.domain64, g.path
         for no key update of g
     ) p;
