@@ -92,8 +92,8 @@ def _with_slash(path: str) -> tuple[str, ...]:
 class RemovalIndex:
     """Rules by host.
 
-    With 10,000 rules the check of a hit takes 0.1 µs, of a host with 100 rules 0.3 µs, and 0.6 µs if a rule
-    includes subdomains.
+    With 10,000 rules the check of a hit takes 0.3 µs, also if its host has 100 rules; 0.9 µs if a rule includes
+    subdomains.
     """
 
     def __init__(self, rules: Iterable[RemovalRule] = ()) -> None:

@@ -21,7 +21,7 @@ from usher.errors import BadInput
 from usher.index import chunk_file, fields
 
 pytestmark = EMBEDDED
-SECRET = "quokkazephyr"  # noqa: S105 - a word that only the removed pages have
+SECRET = "quokkazephyr"
 COMMON = "velvet"
 PUBLIC = 30
 HIDING_SECONDS = 2.0

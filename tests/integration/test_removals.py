@@ -162,7 +162,12 @@ async def test_the_door_refuses_removed_pages_in_every_process(database: str) ->
             await remove(conn, "https://a.com/private/", "contract ended")
             await remove(conn, "*.b.com")
         for doorkeeper in (door, other):
-            for knock in (Knock(), Knock("full"), Knock(hall_pass=True), Knock("full", True)):
+            for knock in (
+                Knock(),
+                Knock("full"),
+                Knock(hall_pass=True),
+                Knock("full", hall_pass=True),
+            ):
                 answers = (await doorkeeper.knock(given, knock=knock, now=NOW)).answers
                 assert [answer.reason for answer in answers[:2]] == [Reason.REMOVED] * 2
                 assert answers[0].detail == "contract ended (since 2026-11-16)"
@@ -181,7 +186,7 @@ async def test_a_full_knock_brings_no_removed_page(house: House, database: str) 
     await removal_sweep.sweep(conn, now=NOW)
     async with Database(database) as db:
         batch = await Doorkeeper(db).knock(
-            ["https://a.com/2"], knock=Knock("full", True), now=LATER
+            ["https://a.com/2"], knock=Knock("full", hall_pass=True), now=LATER
         )
     assert batch.brought == 8
     assert (await guestbook(conn))["/1"][0] == "crawled"
@@ -257,7 +262,7 @@ async def test_the_filters_of_the_host_decide_how_a_page_is_stored(database: str
 
 
 async def test_sql_and_python_agree_which_pages_are_removed(database: str) -> None:
-    chooser = random.Random(7)
+    chooser = random.Random(7)  # noqa: S311
     targets = [
         "a.com",
         "*.b.com",
@@ -298,8 +303,8 @@ async def test_no_role_may_write_or_delete_removals(database: str, role: str) ->
             "delete from work.removal",
             "update work.removal set reason = 'other'",
             "update work.removal set undone_at = now()",
-            "insert into work.removal (target, host, prefix, reason, removed_by, removed_at) "
-            "values ('b', 'b', '/', 'r', 'x', now())",
+            """insert into work.removal (target, host, prefix, reason, removed_by, removed_at)
+            values ('b', 'b', '/', 'r', 'x', now())""",
         ]
         if role != "usher_door":
             attempts.append("select work.undo_removal('a.com', 'x', 0, 0, now())")

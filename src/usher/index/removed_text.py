@@ -50,7 +50,7 @@ class RemovedTextPurge:
             )
             return
         if kept := self._engine.deleted_in_large_segments():
-            hint = "usher remove --help; docs/search.md#removal"
+            hint = "docs/remove.md#what-is-not-purged"
             log.warning("deleted_text_kept", documents=kept, hint=hint)
         self._next_attempt, self._pause = 0.0, FIRST_RETRY_SECONDS
         await asyncio.to_thread(self._store, removal)
