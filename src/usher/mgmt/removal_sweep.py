@@ -95,8 +95,9 @@ async def _pages_with_prefix(
 async def _change(
     conn: Connection, removal: UnsweptRemoval, pages: list[int], now: datetime
 ) -> int:
-    change = store.readmit_removed if removal.undone else store.withdraw_removed
-    return int(await change.value(conn, pages=pages, now=now))
+    if removal.undone:
+        return int(await store.readmit_removed.value(conn, pages=pages, now=now))
+    return int(await store.withdraw_removed.value(conn, pages=pages, now=now))
 
 
 async def last_swept(conn: Connection) -> int:
