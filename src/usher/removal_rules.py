@@ -89,6 +89,15 @@ def _with_slash(path: str) -> tuple[str, ...]:
     return (path,) if "?" in path else (path, f"{path}/")
 
 
+def host_and_parents(host: str) -> list[str]:
+    """The host, and without its port each domain that it is in."""
+    name = host.partition(":")[0]
+    names = [host, name]
+    while name := name.partition(".")[2]:
+        names.append(name)
+    return names
+
+
 class RemovalIndex:
     """Rules by host.
 
@@ -117,12 +126,10 @@ class RemovalIndex:
         return bool(self._domains) and self._domain_covers(host, path)
 
     def _domain_covers(self, host: str, path: str) -> bool:
-        name = host.partition(":")[0]
-        while name:
+        for name in host_and_parents(host):
             rules = self._domains.get(name)
             if rules and (path in rules[0] or path.startswith(rules[1])):
                 return True
-            name = name.partition(".")[2]
         return False
 
 

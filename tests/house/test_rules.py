@@ -46,6 +46,7 @@ KNOCK = {
 HOT: dict[str, dict[str, Any]] = {
     "hosts.find": {"names": ["www.example7.com", "www.example8.com"]},
     "hosts.host_rules": {"names": ["www.example7.com", "www.example8.com"]},
+    "hosts.host_removals": {"names": ["www.example7.com", "example7.com", "com"]},
     "guestbook.page": {"domain64": FIRST, "path": "/7"},
     "guestbook.knock_single": KNOCK,
     "guestbook.knock_full": KNOCK,

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from psycopg.types.multirange import Multirange
 
@@ -55,7 +54,19 @@ class DoorHost:
     pages: int
     permitted: bool  # the operator allowed this private host
     own: bool  # a component of Usher listens there
-    removals: list[dict[str, Any]] | None = None  # paths, prefix, reason, removed_at
+    any_removals: bool  # the operator removed pages of some host
+
+
+@dataclass(frozen=True, slots=True)
+class HostRemoval:
+    """A removal of pages of a host, or of a domain with its subdomains."""
+
+    host: str
+    subdomains: bool
+    paths: list[str]
+    prefix: str | None
+    reason: str
+    removed_at: datetime
 
 
 async def door_settings(conn: Connection) -> DoorSettings:
@@ -67,6 +78,11 @@ async def door_settings(conn: Connection) -> DoorSettings:
 
 async def host_rules(conn: Connection, *, names: Sequence[str]) -> list[DoorHost]:
     return await store.host_rules.rows(conn, DoorHost, names=list(names))
+
+
+async def host_removals(conn: Connection, *, names: Sequence[str]) -> list[HostRemoval]:
+    """The removals of these hosts; `names` includes the domains that they are in."""
+    return await store.host_removals.rows(conn, HostRemoval, names=list(names))
 
 
 async def have_changed(
