@@ -46,6 +46,7 @@ KNOCK = {
 HOT: dict[str, dict[str, Any]] = {
     "hosts.find": {"names": ["www.example7.com", "www.example8.com"]},
     "hosts.host_rules": {"names": ["www.example7.com", "www.example8.com"]},
+    "hosts.host_removals": {"names": ["www.example7.com", "example7.com", "com"]},
     "guestbook.page": {"domain64": FIRST, "path": "/7"},
     "guestbook.knock_single": KNOCK,
     "guestbook.knock_full": KNOCK,
@@ -59,6 +60,20 @@ HOT: dict[str, dict[str, Any]] = {
     "host_limits.count_up_to": {"domain64s": [FIRST], "maximums": [5]},
     "host_limits.find_known_pages": {"domain64s": f"{{{FIRST},{FIRST}}}", "paths": "/7\n/new"},
     "admin.count_known_pages": {"domain64": FIRST, "most": 5},
+    "removals.removals_of_page": {"host": "www.example7.com", "path": "/7"},
+    "removal_sweep.last_swept": {},
+    "removal_sweep.to_sweep": {"n": 1},
+    "removal_sweep.exact_pages": {"host": "www.example7.com", "paths": ["/7"]},
+    "removal_sweep.pages_with_prefix": {
+        "host": "example7.com",
+        "subdomains": True,
+        "prefix": "/",
+        "low": FIRST,
+        "high": FIRST + 256,
+        "swept_host": FIRST,
+        "swept_path": "/3",
+        "n": 5,
+    },
 }
 
 

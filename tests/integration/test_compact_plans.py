@@ -8,7 +8,7 @@ from support.mgmt.compaction import LATER, House
 from usher.db.pool import Connection
 from usher.db.statements import Statement
 from usher.mgmt import compaction, compaction_merge, page_keys, page_versions
-from usher.mgmt.compaction import CompactionCandidate, choose_sources, judge
+from usher.mgmt.compaction import CompactionCandidate, SparseChunk, choose_sources, judge
 
 
 def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
@@ -20,9 +20,12 @@ def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
         untold: int = 0,
         over: bool = False,
         taken: bool = False,
+        purge: bool = False,
     ) -> CompactionCandidate:
         at = NOW if state == "built" else None
-        return CompactionCandidate(1, state, at, taken, alive + outdated, alive, untold, over)
+        return CompactionCandidate(
+            1, state, at, taken, alive + outdated, alive, untold, over, purge
+        )
 
     day = timedelta(days=1)
     assert judge(seen(0, 4, over=True), LATER, day) == "over"
@@ -34,22 +37,37 @@ def test_a_chunk_is_judged_by_what_is_left_of_it() -> None:
     assert judge(seen(1, 3, taken=True), LATER, day) == "waits"
     assert judge(seen(1, 3, "crawled"), LATER, day) == "waits"
     assert judge(seen(0, 4, "retired"), LATER, day) == "gone"
+    assert judge(seen(9, 1, purge=True), NOW, day) == "sparse"
+    assert judge(seen(9, 1, purge=True, untold=1), NOW, day) == "dense"
+    assert judge(seen(9, 1, "crawled", purge=True), NOW, day) == "waits"
 
 
 def test_enough_is_two_at_least_and_about_a_chunk() -> None:
-    assert choose_sources([]) == choose_sources([(1, [7], 0)]) == {}
-    assert list(choose_sources([(1, [7], 0), (2, [8], 0)])) == [1, 2]
-    many = [(number, list(range(200)), 0) for number in range(9)]
+    assert choose_sources([]) == choose_sources([SparseChunk(1, [7])]) == {}
+    assert list(choose_sources([SparseChunk(1, [7]), SparseChunk(2, [8])])) == [1, 2]
+    many = [SparseChunk(number, list(range(200))) for number in range(9)]
     assert list(choose_sources(many)) == [0, 1, 2]
-    large = [(number, list(range(900)), 0) for number in range(9)]
+    large = [SparseChunk(number, list(range(900))) for number in range(9)]
     assert list(choose_sources(large)) == [0, 1]
+
+
+def test_a_chunk_with_removed_text_is_merged_alone_or_with_what_fits() -> None:
+    alone = SparseChunk(5, list(range(900)), purge=True)
+    small = SparseChunk(1, [7])
+    assert list(choose_sources([alone])) == [5]
+    assert list(choose_sources([small, alone])) == [5]
+    assert list(choose_sources([small, SparseChunk(5, [8, 9], purge=True)])) == [5, 1]
+    assert list(choose_sources([small, SparseChunk(2, [8]), alone])) == [5]
+    failed = SparseChunk(6, [8], failures=7, purge=True)
+    assert list(choose_sources([failed])) == [6]
 
 
 def test_one_that_spoils_others_is_left_with_one_in_the_end() -> None:
     """Whatever is made with number 13 fails; all others are made in the end, but one at most."""
     left = dict.fromkeys(range(100), 0)
     for _ in range(200):
-        taken = choose_sources([(number, [number], failures) for number, failures in left.items()])
+        sources = [SparseChunk(number, [number], failures) for number, failures in left.items()]
+        taken = choose_sources(sources)
         for number in taken:
             if 13 in taken:
                 left[number] += 1

@@ -10,9 +10,10 @@ from psycopg import sql
 from support.db.fixtures import all_in
 from usher.db.areas import SCHEMAS, Area, AreaDatabases
 from usher.db.pool import connect
-from usher.door import hosts
+from usher.door import hosts, removals
 from usher.errors import BadInput, UsherError
 from usher.mgmt import incarnation
+from usher.removal_rules import parse_target
 from usher.schema import dump, migrate, restore, roles
 
 NOW = datetime(2026, 11, 16, 8, tzinfo=UTC)
@@ -158,3 +159,30 @@ async def test_what_is_no_dump_or_too_new_is_refused(
     (tmp_path / dump.MANIFEST).write_text(manifest)
     with pytest.raises(BadInput):
         await restore.restore(places, tmp_path, (), replace=True)
+
+
+async def test_a_restore_brings_no_removed_page_back(
+    places: AreaDatabases, database: str, tmp_path: Path
+) -> None:
+    """A removal after the dump stays in force, with its record; one of the dump is there once."""
+
+    async def remove(text: str) -> None:
+        target = parse_target(text)
+        async with await connect(database) as conn:
+            await removals.add_removal(
+                conn, target, reason="it's a \\ notice", author="anna", now=NOW
+            )
+
+    await fill(database)
+    await remove("example.com/before")
+    await dump.dump(places, tmp_path / "backup", ALL)
+    await remove("https://example.com/after/")
+    await restore.restore(places, tmp_path / "backup", (), replace=True)
+    async with await connect(database) as conn:
+        listed = await removals.list_removals(conn)
+        assert sorted(removal.target for removal in listed) == [
+            "example.com/after/*",
+            "example.com/before",
+        ]
+        assert {removal.reason for removal in listed} == {"it's a \\ notice"}
+        assert [rule.prefix for rule in await removals.rules(conn)] == [None, "/after/"]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usher.query.results import Hit, Hits, Suggestion, TermStats, sum_stats
+from usher.removal_rules import RemovalIndex, parse_target
 from usher.search.merge import MAX_SIMHASH_DISTANCE, MergedHits, choose_suggestions, merge
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -153,3 +154,31 @@ def test_the_most_frequent_suggestion_wins() -> None:
     ]
     assert choose_suggestions(votes) == {"conection": "connection", "x": "y"}
     assert choose_suggestions([]) == {}
+
+
+def test_removed_pages_are_left_out_and_hide_no_copy() -> None:
+    """The best hit is removed: its copy is shown in its place, and neither totals nor hosts count it."""
+    hits = (
+        hit("a", 9, key="a/private/x", text64=7),
+        hit("b", 8, key="b/x", text64=7),
+        hit("c", 7, key="c/x"),
+    )
+    answers = {"one": Hits(3, hits, {"a": 1, "b": 1, "c": 1})}
+    removed = RemovalIndex([parse_target("https://a/private/").rule, parse_target("c").rule])
+    results = merge(answers, k=10, removed=removed)
+    assert urls(results) == ["b"]
+    assert (results.total, results.hidden, results.exact, results.more) == (1, 0, True, False)
+    assert results.hosts == {"a": 1, "b": 1}  # a host with other pages stays
+    assert urls(merge(answers, k=10)) == ["a", "c"]
+
+
+def test_a_page_of_hits_is_filled_after_removed_ones() -> None:
+    hits = tuple(
+        hit("a", 100 - number, key=f"a/{number}", url=f"https://a/{number}") for number in range(30)
+    )
+    removed = RemovalIndex([parse_target(f"https://a/{number}").rule for number in range(10)])
+    first = merge({"one": Hits(50, hits)}, k=10, removed=removed)
+    assert [found.hit.key for found in first.hits] == [f"a/{number}" for number in range(10, 20)]
+    second = merge({"one": Hits(50, hits)}, k=10, offset=10, removed=removed)
+    assert [found.hit.key for found in second.hits] == [f"a/{number}" for number in range(20, 30)]
+    assert (first.total, first.more, second.more) == (40, True, True)

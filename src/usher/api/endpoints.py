@@ -12,6 +12,7 @@ from usher.api import (
     host_reports,
     index_server,
     query_stats,
+    removals,
     tickets,
 )
 from usher.api.context import MgmtEndpoint
@@ -27,6 +28,7 @@ PARTS: Final[Sequence[Sequence[MgmtEndpoint]]] = (
     query_stats.ENDPOINTS,
     host_reports.ENDPOINTS,
     tickets.ENDPOINTS,
+    removals.ENDPOINTS,
 )
 # Handlers that do not identify the caller; the call is still a sign of life of a component in this role.
 SIGN_OF_LIFE_ROLES: Final[Mapping[str, Sequence[ComponentType]]] = {

@@ -43,7 +43,14 @@ from usher.messages.index_server import (
     StalePages,
     StrayChunks,
 )
-from usher.mgmt import chunk_offers, missing_chunks, page_keys, page_versions, placements
+from usher.mgmt import (
+    chunk_offers,
+    missing_chunks,
+    page_keys,
+    page_versions,
+    placements,
+    removal_sweep,
+)
 from usher.mgmt.component_names import IDENTITY_HINT, storable_text
 from usher.mgmt.components import ComponentRecord
 from usher.mgmt.missing_chunks import MissingFile
@@ -179,7 +186,10 @@ async def set_retired(call: MgmtCall[StalePages]) -> StalePages:
 
 
 async def stale_pages(conn: Connection, server: ComponentRecord, *, n: int) -> StalePages:
-    return StalePages(copies=await page_versions.to_retire(conn, server.id, n=n))
+    # First: a removal that is swept in between has copies that this answer lacks.
+    removal = await removal_sweep.last_swept(conn)
+    copies = await page_versions.to_retire(conn, server.id, n=n)
+    return StalePages(copies=copies, removals=removal)
 
 
 @ENDPOINTS.post("/v1/holdings", "The index server has exactly these chunks", INDEX_SERVER)

@@ -11,13 +11,15 @@ import msgspec
 from starlette.responses import Response
 
 from usher.db.pool import Connection, Database
+from usher.door import removals
 from usher.http.server.conditional import etag_matches
-from usher.messages.front_end import ClusterMap, MappedServer, ServerRow
+from usher.messages.front_end import ClusterMap, HiddenPages, MappedServer, ServerRow
 from usher.mgmt import server_maps
 from usher.mgmt.health import Health
 from usher.mgmt.server_maps import FullMap
 
 FRESH_SECONDS: Final = 1.0
+HIDDEN_FRESH_SECONDS: Final = 0.5  # front-ends hide a removed page within two seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,12 @@ ReadMap = Callable[[Connection, EncodedMap], Awaitable[EncodedMap]]
 class CachedMap:
     """One map; `read` returns the same object while the version is the same."""
 
-    def __init__(self, db: Database, read: ReadMap) -> None:
+    def __init__(self, db: Database, read: ReadMap, fresh_seconds: float = FRESH_SECONDS) -> None:
         self._db = db
         self._read = read
+        self._fresh_seconds = fresh_seconds
         self._lock = asyncio.Lock()
-        self._read_at = -FRESH_SECONDS
+        self._read_at = -fresh_seconds
         self._map = EncodedMap()
 
     async def response(self, headers: Mapping[str, str]) -> Response:
@@ -51,9 +54,9 @@ class CachedMap:
         return Response(current.body, 200, response_headers, media_type="application/json")
 
     async def _current(self) -> EncodedMap:
-        if time.monotonic() - self._read_at >= FRESH_SECONDS:
+        if time.monotonic() - self._read_at >= self._fresh_seconds:
             async with self._lock:
-                if (now := time.monotonic()) - self._read_at >= FRESH_SECONDS:
+                if (now := time.monotonic()) - self._read_at >= self._fresh_seconds:
                     async with self._db.connection() as conn:
                         self._map = await self._read(conn, self._map)
                     self._read_at = now
@@ -63,7 +66,7 @@ class CachedMap:
 class ServerMap:
     """The maps of one process: servers by row, the same with chunks, and two with the incarnation for front-ends.
 
-    Of the latter, one has the healthy servers and one has the servers on probation.
+    Of the latter, one has the healthy servers and one has the servers on probation. `hidden` lists the removed pages.
     """
 
     def __init__(self, db: Database) -> None:
@@ -71,6 +74,7 @@ class ServerMap:
         self.chunks = CachedMap(db, read_chunks)
         self.cluster = CachedMap(db, partial(read_cluster, "healthy"))
         self.probation = CachedMap(db, partial(read_cluster, "probation"))
+        self.hidden = CachedMap(db, read_hidden, HIDDEN_FRESH_SECONDS)
 
 
 async def read_rows(conn: Connection, before: EncodedMap) -> EncodedMap:
@@ -96,6 +100,14 @@ async def read_cluster(health: Health, conn: Connection, before: EncodedMap) -> 
     full = await server_maps.full_map(conn, health)
     cluster = ClusterMap(full.incarnation, mapped_rows(full), full.unrestored)
     return EncodedMap(full.version, msgspec.json.encode(cluster))
+
+
+async def read_hidden(conn: Connection, before: EncodedMap) -> EncodedMap:
+    """The pages that the operator removed, as rules."""
+    version = await removals.rules_version(conn)
+    if version == before.version:
+        return before
+    return EncodedMap(version, msgspec.json.encode(HiddenPages(await removals.rules(conn))))
 
 
 def mapped_rows(full: FullMap) -> list[list[MappedServer]]:

@@ -36,6 +36,7 @@ COMMAND_SECTIONS = {
     },
     "Manage sites and feeds": {
         "hosts": "hosts:hosts",
+        "remove": "remove:remove",
         "feeds": "feeds:feeds",
         "items": "items:items",
         "settings": "system:settings",

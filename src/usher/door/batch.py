@@ -136,6 +136,9 @@ class KnockBatch:
             if filtered != path:
                 path = filtered
                 self.urls[index] = Url(url.scheme, url.host, path)
+        if host.removals and (why := host.removal(path)) is not None:
+            self.refuse(index, url, Reason.REMOVED, why)
+            return
         earlier = first.setdefault((url.host, path), index)
         if earlier != index:
             self.duplicates[index] = earlier

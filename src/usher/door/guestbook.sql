@@ -265,6 +265,7 @@ brought as (
     from opener
     join host using (domain64)
     where page.domain64 = opener.domain64
+        and not page.removed
         and (%(hall_pass)s or (page.state not in ('pending', 'crawling') and page.next_fetch <= %(now)s))
         and not exists (
             select

@@ -1,22 +1,24 @@
-"""The rules of hosts that a doorkeeper caches: policy, filters, scope and limits, each with its revision.
+"""The rules of hosts that a doorkeeper caches: policy, filters, scope, limits and removals, each with its revision.
 
 Every batch works on a part of its own, so that other batches cannot change it meanwhile. The doorkeeper merges the part
 into its cache after the commit. The knock statements find out whether a revision is out of date.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from usher import domain64
 from usher.db.pool import Connection
 from usher.door import filters, hosts, scope
-from usher.door.hosts import DoorHost
+from usher.door.hosts import DoorHost, HostRemoval
 from usher.door.rules import HOST_SET_BACK, Reason
+from usher.removal_rules import RemovalRule, host_and_parents
 
 SMALL_HOST_PAGES = 10_000  # hosts with at most this limit are counted at their first knock
 MAX_CACHED_HOSTS = 300_000  # then the doorkeeper starts an empty cache
 OWN_ADDRESS_DETAIL = "a component of Usher listens there"
+Removals = tuple[tuple[RemovalRule, str], ...]  # each with the text for a refusal
 REFUSALS = {"blocked": Reason.HOST_BLOCKED, "paused": Reason.HOST_PAUSED}
 
 
@@ -35,6 +37,11 @@ class CachedHost:
     pages: int  # a lower bound, counted when the host was full; else 0
     strict: bool  # every batch must check the limit of pages
     permitted: bool = False  # the operator allowed this private host
+    removals: Removals = ()
+
+    def removal(self, path: str) -> str | None:
+        """Why the operator removed this page; None if it is not removed."""
+        return next((why for rule, why in self.removals if rule.covers_path(path)), None)
 
 
 @dataclass(slots=True)
@@ -102,10 +109,16 @@ class HostCache:
 
     async def _read_rules(self, conn: Connection, names: Collection[str]) -> None:
         missing = [name for name in names if name not in self.hosts]
-        for host in await hosts.host_rules(conn, names=missing) if missing else []:
-            self.hosts[host.name] = self._cached(host)
+        rules = await hosts.host_rules(conn, names=missing) if missing else []
+        removals: list[HostRemoval] = []
+        # After the rules: removals that are newer than the revision of their host make the batch stale.
+        if rules and rules[0].any_removals:
+            domains = {name for host in rules for name in host_and_parents(host.name)}
+            removals = await hosts.host_removals(conn, names=list(domains))
+        for host in rules:
+            self.hosts[host.name] = self._cached(host, removals_of(host.name, removals))
 
-    def _cached(self, host: DoorHost) -> CachedHost:
+    def _cached(self, host: DoorHost, removals: Removals) -> CachedHost:
         rules = self.general_rules  # shared by all hosts without filters of their own
         if host.filters:
             rules = filters.compile(filters.combine(self.general_filters, host.filters))
@@ -124,7 +137,23 @@ class HostCache:
             host.pages,
             strict=host.max_pages <= max(SMALL_HOST_PAGES, host.pages),
             permitted=host.permitted,
+            removals=removals,
         )
+
+
+def removals_of(name: str, removals: Sequence[HostRemoval]) -> Removals:
+    """The removals that cover pages of a host."""
+    if not removals:
+        return ()
+    names = host_and_parents(name)
+    return tuple(
+        (
+            RemovalRule(name, paths=tuple(removal.paths), prefix=removal.prefix),
+            f"{removal.reason} (since {removal.removed_at.astimezone(UTC):%Y-%m-%d})",
+        )
+        for removal in removals
+        if removal.host == name or (removal.subdomains and removal.host in names)
+    )
 
 
 def scope_of(host: DoorHost) -> scope.LinkScope:

@@ -54,6 +54,19 @@ class DoorHost:
     pages: int
     permitted: bool  # the operator allowed this private host
     own: bool  # a component of Usher listens there
+    any_removals: bool  # the operator removed pages of some host
+
+
+@dataclass(frozen=True, slots=True)
+class HostRemoval:
+    """A removal of pages of a host, or of a domain with its subdomains."""
+
+    host: str
+    subdomains: bool
+    paths: list[str]
+    prefix: str | None
+    reason: str
+    removed_at: datetime
 
 
 async def door_settings(conn: Connection) -> DoorSettings:
@@ -65,6 +78,11 @@ async def door_settings(conn: Connection) -> DoorSettings:
 
 async def host_rules(conn: Connection, *, names: Sequence[str]) -> list[DoorHost]:
     return await store.host_rules.rows(conn, DoorHost, names=list(names))
+
+
+async def host_removals(conn: Connection, *, names: Sequence[str]) -> list[HostRemoval]:
+    """The removals of these hosts; `names` includes the domains that they are in."""
+    return await store.host_removals.rows(conn, HostRemoval, names=list(names))
 
 
 async def have_changed(

@@ -110,10 +110,18 @@ select
     h.domain64, h.name, h.revision, h.policy, h.policy_reason, h.filters, h.scope, h.scope_ranges,
     coalesce(h.max_pages, settings.max_pages) as max_pages, coalesce(h.max_depth, settings.max_depth) as max_depth, h.pages,
     exists (select from work.private_access p where p.host = h.name) as permitted,
-    exists (select from work.component c where c.host = h.name) as own
+    exists (select from work.component c where c.host = h.name) as own,
+    (select exists (select from work.removal where undone_at is null)) as any_removals
 from work.hosts h
 cross join work.settings
 where h.name = any(%(names)s);
+
+-- name: host_removals
+-- The removals in force of these hosts and of the domains that they are in.
+select host, subdomains, paths, prefix, reason, removed_at
+from work.removal
+where undone_at is null and host = any(%(names)s)
+order by id;
 
 -- name: door_settings
 -- The general settings of hosts.

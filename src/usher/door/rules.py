@@ -46,6 +46,7 @@ class Reason(StrEnum):
     HOST_FULL = "host_full"
     PRIVATE_HOST = "private_host"
     OWN_ADDRESS = "own_address"
+    REMOVED = "removed"
 
     @property
     def verdict(self) -> Verdict:

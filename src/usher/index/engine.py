@@ -121,6 +121,15 @@ class Engine:
         with self._writing() as writer:
             return force_merge.force_merge(writer, self.path)
 
+    def merge_deleted(self) -> bool:
+        """Trigger a merge that deletes the text of deleted documents from small segments; False if there is none."""
+        with self._writing() as writer:
+            return force_merge.merge_deleted(writer, self.path)
+
+    def deleted_in_large_segments(self) -> int:
+        """How many deleted documents the segments hold that no merge reaches."""
+        return force_merge.deleted_documents(self.path, large=True)
+
     def refresh(self) -> bool:
         """Use segments that Tantivy has merged in the background; False if there are none."""
         changed = set(read_segments(self.path)) != self._reader.segments

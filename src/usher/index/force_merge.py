@@ -25,19 +25,47 @@ def read_segments(path: Path) -> dict[str, int]:
     return {segment["segment_id"]: segment["max_doc"] for segment in meta["segments"]}
 
 
+def deleted_documents(path: Path, *, large: bool = False) -> int:
+    """How many deleted documents the small segments, or the large ones, still hold."""
+    meta = json.loads((path / "meta.json").read_bytes())
+    return sum(
+        (segment["deletes"] or {}).get("num_deleted_docs", 0)
+        for segment in meta["segments"]
+        if (segment["max_doc"] >= SMALL_SEGMENT_DOCUMENTS) == large
+    )
+
+
+def merge_deleted(writer: tantivy.IndexWriter, path: Path) -> bool:
+    """Trigger a merge of the small segments if one holds deleted documents; False if none does."""
+    if not deleted_documents(path):
+        writer.garbage_collect_files()
+        return False
+    remove_fillers(writer)
+    add_fillers(writer, path)
+    return True
+
+
 def force_merge(writer: tantivy.IndexWriter, path: Path) -> bool:
     """Trigger a merge of the small segments, which Tantivy does later; False if it is not worthwhile."""
     if not is_worthwhile(small_segments(path)):
         return False
-    # Remove the filler of the previous merge, and with it segments that have nothing else.
+    remove_fillers(writer)
+    if is_worthwhile(small_segments(path)):
+        add_fillers(writer, path)
+    return True
+
+
+def remove_fillers(writer: tantivy.IndexWriter) -> None:
+    """Remove the fillers of the previous merge, and with them segments that have nothing else."""
     writer.delete_documents_by_term("chunk", FILLER)
     writer.commit()
-    sizes = small_segments(path)
-    if is_worthwhile(sizes):
-        for _ in range(MERGED_SEGMENTS - len(sizes)):
-            writer.add_document(filler_document())
-            writer.commit()
-    return True
+
+
+def add_fillers(writer: tantivy.IndexWriter, path: Path) -> None:
+    """Add as many segments as Tantivy needs to merge the small ones."""
+    for _ in range(MERGED_SEGMENTS - len(small_segments(path))):
+        writer.add_document(filler_document())
+        writer.commit()
 
 
 def small_segments(path: Path) -> list[int]:

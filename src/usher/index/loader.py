@@ -22,6 +22,7 @@ from usher.index.engine import Engine
 from usher.index.holdings import NOT_COMPARED, forget_incarnation, held_chunks, write_incarnation
 from usher.index.metrics import DOCUMENTS, FOREIGN, LOADED, NOT_LOADED, RETIRED
 from usher.index.page_filter import PageFilter
+from usher.index.removed_text import RemovedTextPurge
 from usher.messages.components import ForeignPages
 from usher.messages.index_server import ChunkPages, HeldChunk, ServerChunk
 from usher.telemetry import Log
@@ -55,6 +56,7 @@ class Loader:
         self.mgmt, self.engine, self.sources, self.health = mgmt, engine, sources, health
         self.store = sources.store
         self.held: set[int] = set()
+        self.purge = RemovedTextPurge(engine)
         self.is_reloading = False  # whether the whole index must be loaded again
         self._writer = ThreadPoolExecutor(1, "index-writer")
         self._downloads: dict[int, asyncio.Task[bool]] = {}
@@ -106,6 +108,8 @@ class Loader:
             if QUIET_SECONDS <= quiet_seconds < math.inf and not self.health.problem:
                 self._quiet_since = -math.inf
                 await self._write(self.engine.force_merge)
+            elif quiet_seconds == math.inf and not self.health.problem:
+                await self.purge.step(self.mgmt.last_removal, self._write)
             await self._write(self.engine.refresh)
 
     def _is_due(self, name: str, seconds: float) -> bool:
@@ -181,6 +185,8 @@ class Loader:
         old = [(page_key(url), chunk) for url, chunk in urls if not isinstance(url, UrlRefusal)]
         await self._write(self._change, self.engine.retire, old)
         RETIRED.inc(len(old))
+        if any(copy.removed for copy in copies):
+            await asyncio.to_thread(self.purge.forget)
         await self.mgmt.retired(copies)
         return True
 

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from usher.messages.fields import ComponentRequest, Seconds
+from usher.removal_rules import RemovalRule
 
 MAX_QUERIES_PER_REQUEST: Final = 1_000
 
@@ -29,6 +30,12 @@ class ClusterMap(Struct):
     incarnation: str = ""
     rows: list[list[MappedServer]] = []
     unrestored: list[int] = []
+
+
+class HiddenPages(Struct):
+    """The pages that the operator removed, as rules; front-ends show no hit that one of them covers."""
+
+    rules: list[RemovalRule] = []
 
 
 class QueryStat(ComponentRequest, kw_only=True):

@@ -71,10 +71,14 @@ class StalePage(Struct):
     chunk_id: int
     page_id: int
     url: str = ""
+    removed: bool = False  # by the operator: the server deletes the text from its files too
 
 
 class StalePages(ComponentRequest, kw_only=True):
+    """Outdated pages; `removals` is the number of the last removal by the operator that they include."""
+
     copies: list[StalePage]
+    removals: int = 0
 
 
 class PageKeysRequest(ComponentRequest, kw_only=True):

@@ -39,6 +39,17 @@ class CompactionCandidate:
     alive: int
     untold: int  # pages that may have a text here, because their report was incomplete
     over: bool
+    purge: bool = False  # it holds the text of a page that the operator removed
+
+
+@dataclass(frozen=True, slots=True)
+class SparseChunk:
+    """A chunk to merge: its live pages, how many merges of it failed, and whether it holds removed text."""
+
+    chunk_id: int
+    pages: list[int]
+    failures: int = 0
+    purge: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +117,8 @@ def judge(candidate: CompactionCandidate, now: datetime, min_age: timedelta) -> 
         return "waits"
     if not (candidate.alive or candidate.untold):
         return "waits"
+    if candidate.purge and not candidate.untold:
+        return "sparse"
     is_sparse = candidate.alive <= SPARSE_SHARE * candidate.pages and not candidate.untold
     return "sparse" if is_sparse and candidate.propagated_at <= now - min_age else "dense"
 
@@ -152,30 +165,36 @@ async def _begin(conn: Connection, now: datetime) -> list[MergedChunk]:
     begun: list[MergedChunk] = []
     open_merges = await store.count_open_merges.value(conn)
     while open_merges + len(begun) < MAX_OPEN_MERGES:
-        sources = choose_sources(await store.sparse_chunks.tuples(conn, n=MAX_SOURCES_PER_CHUNK))
+        sources = choose_sources(
+            await store.sparse_chunks.rows(conn, SparseChunk, n=MAX_SOURCES_PER_CHUNK)
+        )
         if not sources or (not begun and not await _complete(conn)):
             break
         begun.append(await _make(conn, sources, now))
     return begun
 
 
-def choose_sources(sparse: Sequence[tuple[int, list[int], int]]) -> dict[int, list[int]]:
-    """Choose sources of (chunk, pages, failures) that fill a new chunk; at least two, else none.
+def choose_sources(sparse: Sequence[SparseChunk]) -> dict[int, list[int]]:
+    """Choose sources that fill a new chunk: at least two, or one that holds removed text; else none.
 
-    Each failure halves the number of sources, until a source that cannot be merged is alone.
+    Each failure halves the number of sources, until a source that cannot be merged is alone. A chunk with removed text
+    may be full of live pages, so others join it only as far as they fit.
     """
-    ready = sorted(sparse, key=lambda source: (source[2], source[0]))
-    if len(ready) < 2:  # noqa: PLR2004 - a single chunk stays as it is
+    ready = sorted(sparse, key=lambda source: (not source.purge, source.failures, source.chunk_id))
+    if not ready or (len(ready) == 1 and not ready[0].purge):
         return {}
-    failures = ready[1][2]
-    limit = max(2, MAX_SOURCES_PER_CHUNK >> failures)
+    is_purge = ready[0].purge
+    failures = ready[0 if is_purge else 1].failures
+    limit = max(1 if is_purge else 2, MAX_SOURCES_PER_CHUNK >> failures)
     taken: dict[int, list[int]] = {}
     number = 0
-    for chunk, pages, failed in ready[:limit]:
-        if failed > failures or (number >= PAGES_PER_MERGED_CHUNK and len(taken) > 1):
+    for source in ready[:limit]:
+        is_full = number >= PAGES_PER_MERGED_CHUNK and len(taken) > 1
+        is_too_large = is_purge and taken and number + len(source.pages) > PAGES_PER_MERGED_CHUNK
+        if source.failures > failures or is_full or is_too_large:
             break
-        taken[chunk] = pages
-        number += len(pages)
+        taken[source.chunk_id] = source.pages
+        number += len(source.pages)
     return taken
 
 

@@ -43,7 +43,7 @@ select id, reason from vain;
 
 -- name: check_candidates
 -- The candidates that are due: their state, how many pages they had, how many are left, how many may have a text that was not
--- reported, and whether the chunk is obsolete.
+-- reported, whether the chunk is obsolete, and whether it holds the text of a page that the operator removed.
 with due as (
     select chunk_id, pages from work.compaction_candidate where check_at <= %(due)s order by check_at limit %(n)s for update skip locked
 )
@@ -51,7 +51,8 @@ select
     k.id as chunk_id, coalesce(k.index_state, k.state) as state, k.propagated_at,
     exists (select from work.chunk_source m where m.source_id = k.id and m.open) as taken,
     greatest(due.pages, pages.alive + pages.outdated) as pages, pages.alive, pages.untold,
-    case when pages.alive = 0 and k.index_state = 'built' then work.is_obsolete(k.id) else false end as over
+    case when pages.alive = 0 and k.index_state = 'built' then work.is_obsolete(k.id) else false end as over,
+    work.holds_removed_text(k.id) as purge
 from due
 cross join lateral (select * from work.chunk where id = due.chunk_id offset 0) k
 cross join lateral (
@@ -112,14 +113,15 @@ select id from over order by id;
 select count(distinct chunk_id) as number from work.chunk_source where open;
 
 -- name: sparse_chunks
--- Chunks with few pages left, the oldest first, with these pages and the number of failed merges.
+-- Chunks with few pages left or with removed text, the oldest first, with these pages and the number of failed merges.
 select
-    t.chunk_id, pages.ids,
+    t.chunk_id, pages.ids as pages,
     (
         select count(*) from work.chunk_source m
         cross join lateral (select state from work.chunk where id = m.chunk_id offset 0) k
         where m.source_id = t.chunk_id and k.state = 'error'
-    ) as failures
+    ) as failures,
+    work.holds_removed_text(t.chunk_id) as purge
 from (
     select chunk_id from work.compaction_candidate where alive is not null order by chunk_id limit %(n)s for update skip locked
 ) t

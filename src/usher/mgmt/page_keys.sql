@@ -1,7 +1,8 @@
 -- name: page_keys
 -- The pages of chunks, each by host and path: those whose text is in the chunk, and the others that it was given. The text
 -- of a page is in the chunk if the page says so, or if the copy there is out of date. A page that its crawler reported
--- without details may have a text, as long as no other chunk has it. `server` limits the answer to chunks placed on it.
+-- without details may have a text, as long as no other chunk has it. A page that the operator removed has none in any chunk.
+-- `server` limits the answer to chunks placed on it.
 select
     k.id as chunk_id,
     coalesce(array_agg(h.name || g.path order by g.id) filter (where g.has_text), '{}') as keys,
@@ -21,6 +22,7 @@ left join lateral (
     select
         g.id, g.domain64, g.path,
         case
+            when g.removed then false
             when g.indexed_in = k.id then true
             when exists (select from work.stale_copy o where o.chunk_id = k.id and o.page_id = g.id) then true
             when g.last_fetched is null or g.last_fetched < k.claimed_at then false

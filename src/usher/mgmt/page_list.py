@@ -16,7 +16,16 @@ store = load_statements(__file__)
 PageState = Literal["idle", "pending", "crawling", "crawled", "error"]
 # The words of work.page_result.
 PageResult = Literal[
-    "unfetched", "indexed", "duplicate", "noindex", "empty", "moved", "gone", "blocked", "error"
+    "unfetched",
+    "indexed",
+    "duplicate",
+    "noindex",
+    "empty",
+    "moved",
+    "gone",
+    "blocked",
+    "removed",
+    "error",
 ]
 STATES: Final[tuple[PageState, ...]] = get_args(PageState)
 RESULTS: Final[tuple[PageResult, ...]] = get_args(PageResult)

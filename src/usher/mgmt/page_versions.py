@@ -77,8 +77,8 @@ async def held_back(conn: Connection, domain64: int) -> int:
 async def to_retire(conn: Connection, server: int, *, n: int) -> list[StalePage]:
     """The copies that a server must remove from its index."""
     return [
-        StalePage(chunk, page, url_text(scheme, host, path))
-        for chunk, page, host, scheme, path in await store.to_retire.tuples(
+        StalePage(chunk, page, url_text(scheme, host, path), is_removed)
+        for chunk, page, host, scheme, path, is_removed in await store.to_retire.tuples(
             conn, server=server, n=n
         )
     ]

@@ -107,6 +107,7 @@ select
         select count(distinct o.page_id) from work.stale_copy o
         join work.guestbook g on g.id = o.page_id
         where o.newer is null and o.at >= %(since)s and g.domain64 = gone.domain64 and g.indexed_in is null
+            and not g.removed
     ) as going
 from gone
 group by gone.domain64;
@@ -143,11 +144,11 @@ where o.held and g.domain64 = %(domain64)s;
 
 -- name: to_retire
 -- The copies that a server must remove from its index.
-select r.chunk_id, r.page_id, h.name as host, g.scheme, g.path
+select r.chunk_id, r.page_id, h.name as host, g.scheme, g.path, g.removed
 from (
     select * from work.retirement where component_id = %(server)s order by chunk_id, page_id limit %(n)s
 ) r
-cross join lateral (select domain64, scheme, path from work.guestbook where id = r.page_id offset 0) g
+cross join lateral (select domain64, scheme, path, removed from work.guestbook where id = r.page_id offset 0) g
 cross join lateral (select name from work.hosts where domain64 = g.domain64 offset 0) h
 order by r.chunk_id, r.page_id;
 

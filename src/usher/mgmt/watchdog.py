@@ -24,6 +24,7 @@ from usher.mgmt import (
     incarnation,
     page_versions,
     placements,
+    removal_sweep,
     retention,
 )
 from usher.mgmt.components import ComponentRecord, NewEvent
@@ -168,6 +169,7 @@ class Watchdog:
             await self.act(conn, records, now)
         await self.reap(conn, now)
         await self.retire(conn, now)
+        await self.sweep(conn, now)
         await incarnation.settle(conn)
         if not self.suspects_itself:
             await self.place(conn, now)
@@ -280,6 +282,11 @@ class Watchdog:
         for number, may_go in verdicts.items():
             if not may_go:
                 log.warning("held_back", host=number, hint="usher hosts show, usher hosts release")
+
+    async def sweep(self, conn: Connection, now: datetime) -> None:
+        """Take the pages of removals out of the index, and readmit those of undone ones."""
+        if pages := await removal_sweep.sweep(conn, now=now):
+            log.info("removals_swept", pages=pages)
 
     async def place(self, conn: Connection, now: datetime) -> None:
         planned = await placements.plan(conn, now=now, limits=self.limits)

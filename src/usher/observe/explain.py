@@ -13,12 +13,13 @@ from usher.addresses import is_private_host
 from usher.crawl.robots import AGENT
 from usher.crawl.robots import rules_for_response as read_robots
 from usher.db.pool import Connection, Database
-from usher.door import admin, filters, guestbook, hosts, private_access
+from usher.door import admin, filters, guestbook, hosts, private_access, removals
 from usher.door.admin import HostDetails
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.filters import Filter, FilterRefusal
 from usher.door.guestbook import GuestbookRow
 from usher.door.private_access import GrantedAccess
+from usher.door.removals import Removal
 from usher.door.rules import WAITING_STATES, Knock, KnockKind, Reason, Verdict, judge_full
 from usher.errors import NotAllowed
 from usher.mgmt import page_history, robots
@@ -103,6 +104,7 @@ class UrlExplanation:
     trail: PageHistory | None = None
     finding: Searchability | None = None
     private: tuple[GrantedAccess, ...] = ()
+    removals: tuple[Removal, ...] = ()
 
     @property
     def is_private(self) -> bool:
@@ -151,6 +153,8 @@ async def read_crawl_history(
         return replace(explanation, finding=not_in_guestbook(explanation, url))
     trail = await page_history.page_history(conn, page.id, page.chunk_id, now=explanation.now)
     finding = searchability(str(url), page, rest, trail, explanation.now)
+    if explanation.removals:
+        finding = removed_by_operator(explanation.removals[0])
     return replace(explanation, trail=trail, finding=finding)
 
 
@@ -165,6 +169,8 @@ async def robots_decision(conn: Connection, url: Url) -> RobotsDecision | None:
 
 def not_in_guestbook(explanation: UrlExplanation, url: Url) -> Searchability:
     """Why a page is not in the guestbook: it was never requested, or the door would refuse it."""
+    if explanation.removals:
+        return removed_by_operator(explanation.removals[0])
     first = explanation.would[0]
     if first.verdict is not Verdict.REFUSE:
         return Searchability("It was never added.", f"usher add {quote(str(url))}")
@@ -176,12 +182,20 @@ def not_in_guestbook(explanation: UrlExplanation, url: Url) -> Searchability:
     )
 
 
+def removed_by_operator(removal: Removal) -> Searchability:
+    words = f"The operator {removal.words.removesuffix('.')}."
+    return Searchability(
+        words.replace("removed", "removed it", 1), f"usher remove --undo {quote(removal.target)}"
+    )
+
+
 async def read_door(conn: Connection, explanation: UrlExplanation, url: Url) -> UrlExplanation:
     """Add what the door's tables contain for a URL."""
     defaults = await hosts.door_settings(conn)
     host = await admin.show_host(conn, name=url.host)
     active = tuple(filters.combine(defaults.filters, host.filters if host else []))
     kept = filters.compile(active).apply(url.path)
+    path = kept if isinstance(kept, str) else url.path
     page = None
     if host and isinstance(kept, str):
         page = await guestbook.page(conn, domain64=host.domain64, path=kept)
@@ -193,6 +207,7 @@ async def read_door(conn: Connection, explanation: UrlExplanation, url: Url) -> 
         filtered=None if isinstance(kept, str) else kept,
         page=page,
         private=tuple(await private_access.of_host(conn, url.host)),
+        removals=tuple(await removals.removals_of_page(conn, host=url.host, path=path)),
     )
 
 

@@ -47,6 +47,12 @@ select pg_catalog.setval(
 from pg_catalog.pg_sequences
 where schemaname = {schema}
 """)
+# Removals of the database that is replaced stay in force: no restore may bring a removed page back.
+KEEP_REMOVAL: Final = sql.SQL("""
+insert into work.removal (target, host, subdomains, paths, prefix, reason, removed_by, removed_at)
+values ({target}, {host}, {subdomains}, {paths}::text[], {prefix}, {reason}, {removed_by}, {removed_at})
+on conflict do nothing
+""")
 Script = Sequence[sql.SQL | sql.Composed]
 
 
@@ -124,9 +130,30 @@ async def surrounding_scripts(
     """Return the scripts before and after that of a schema, in the same transaction."""
     issued: dict[str, int] = dict(await store.issued_ids.tuples(conn, schema=schema))
     last = [*advance_statements(schema, issued, f"restored from {name}")]
-    if version == list(migrations(schema))[-1] and await roles.exist(conn):
+    is_present_version = version == list(migrations(schema))[-1]
+    if schema == "work" and is_present_version:
+        last += await keep_removals(conn)
+    if is_present_version and await roles.exist(conn):
         last += roles.grant_statements(schema)  # the archive does not contain them
     return as_text(conn, await lock_tables(conn, schema)), as_text(conn, last)
+
+
+async def keep_removals(conn: Connection) -> Script:
+    """Return statements that store the removals in force again, if the restored schema lacks them."""
+    names = (
+        "target",
+        "host",
+        "subdomains",
+        "paths",
+        "prefix",
+        "reason",
+        "removed_by",
+        "removed_at",
+    )
+    if "removal" not in await store.tables.column(conn, schema="work"):
+        return []
+    rows = await store.removals_in_force.tuples(conn)
+    return [KEEP_REMOVAL.format(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def as_text(conn: Connection, script: Script) -> bytes:

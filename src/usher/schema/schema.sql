@@ -20,6 +20,27 @@ CREATE FUNCTION work.adapted_cadence(cadence interval, host_cadence interval, ch
     )
 $$;
 
+CREATE FUNCTION work.add_removal(target text, host text, subdomains boolean, paths text[], prefix text, reason text, author text, low bigint, high bigint, at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    number bigint;
+begin
+    insert into work.removal (target, host, subdomains, paths, prefix, reason, removed_by, removed_at)
+    values (target, host, subdomains, paths, prefix, reason, author, at)
+    on conflict do nothing
+    returning id into number;
+    if number is null then
+        return null;
+    end if;
+    perform work.touch_hosts(host, subdomains, low, high);
+    insert into work.event (at, kind, after, reason)
+    values (at, 'removed', left(target, 2300), left(author || ': ' || reason, 1000));
+    return number;
+end
+$$;
+
 CREATE FUNCTION work.allow_private(host_name text, host_port integer, pinned inet[], at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -502,6 +523,7 @@ CREATE TABLE work.guestbook (
     depth smallint DEFAULT 0 NOT NULL,
     gone boolean DEFAULT false NOT NULL,
     noindex boolean DEFAULT false NOT NULL,
+    removed boolean DEFAULT false NOT NULL,
     lost_copy boolean DEFAULT false NOT NULL,
     last_modified_assigned boolean DEFAULT false NOT NULL,
     state text DEFAULT 'idle'::text NOT NULL,
@@ -542,6 +564,8 @@ COMMENT ON COLUMN work.guestbook.priority IS 'Lower goes first; 0 is the front, 
 COMMENT ON COLUMN work.guestbook.depth IS 'The fewest clicks from the start of a crawl.';
 
 COMMENT ON COLUMN work.guestbook.noindex IS 'The page or its server asks not to be indexed.';
+
+COMMENT ON COLUMN work.guestbook.removed IS 'The operator removed it (work.removal), and the watchdog or a report took it out of the index.';
 
 COMMENT ON COLUMN work.guestbook.lost_copy IS 'Its copy was lost during the fetch: if the crawler reports it as unchanged, it is fetched again without conditions.';
 
@@ -613,6 +637,9 @@ begin
         if returned then
             perform work.replace_copies(ids, new);
         end if;
+        if ids is not null then
+            perform work.withdraw_removed(ids, at);
+        end if;
         if again is not null then
             perform work.wake(again, at);
         end if;
@@ -677,6 +704,33 @@ CREATE FUNCTION work.hinted_pause(host_cadence interval) RETURNS interval
     LANGUAGE sql IMMUTABLE
     AS $$ select make_interval(secs => greatest(3600, div(extract(epoch from host_cadence), 8))) $$;
 
+CREATE FUNCTION work.holds_removed_text(chunk bigint) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    select exists (
+        select from (select page_id from work.stale_copy where chunk_id = chunk and newer is null offset 0) o
+        cross join lateral (select removed from work.guestbook where id = o.page_id offset 0) g
+        where g.removed
+    );
+$$;
+
+CREATE FUNCTION work.host_and_parents(host_name text) RETURNS text[]
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+declare
+    name text := split_part(host_name, ':', 1);
+    names text[] := array[host_name, name];
+begin
+    while strpos(name, '.') > 0 loop
+        name := substr(name, strpos(name, '.') + 1);
+        names := names || name;
+    end loop;
+    return names;
+end
+$$;
+
 CREATE FUNCTION work.in_every_row(chunk bigint) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO ''
@@ -715,6 +769,19 @@ CREATE FUNCTION work.is_obsolete(chunk bigint) RETURNS boolean
         );
 $$;
 
+CREATE FUNCTION work.is_removed(host_name text, page_path text) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    select exists (
+        select from work.removal r
+        where r.undone_at is null and r.host = any(work.host_and_parents(host_name))
+            and (r.subdomains or r.host = host_name)
+            and (page_path = any(r.paths) or starts_with(page_path, r.prefix))
+    );
+$$;
+
 CREATE FUNCTION work.lock_out_knocks(domain64s bigint[]) RETURNS bigint[]
     LANGUAGE sql
     SET search_path TO ''
@@ -738,7 +805,7 @@ CREATE FUNCTION work.may_hold_unreported_text(page work.guestbook) RETURNS boole
     LANGUAGE sql IMMUTABLE
     AS $$
     select page.indexed_in is null and page.text64 is null and page.reason is null and page.state <> 'error'
-        and not page.noindex and not page.gone;
+        and not page.noindex and not page.gone and not page.removed;
 $$;
 
 CREATE FUNCTION work.never_deleted() RETURNS trigger
@@ -761,6 +828,7 @@ CREATE FUNCTION work.page_result(page work.guestbook) RETURNS text
     LANGUAGE sql IMMUTABLE
     AS $$
     select case
+        when page.removed then 'removed'
         when page.state = 'error' or page.failures > 0 then 'error'
         when page.gone then 'gone'
         when page.status is null and page.reason like 'robots.txt:%' then 'blocked'
@@ -771,6 +839,38 @@ CREATE FUNCTION work.page_result(page work.guestbook) RETURNS text
         when page.indexed_in is not null then 'indexed'
         else 'empty'
     end
+$$;
+
+CREATE FUNCTION work.readmit_removed(page_ids bigint[], at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    ids bigint[];
+    hosts bigint[];
+begin
+    select array_agg(p.id), array_agg(distinct p.domain64) into ids, hosts
+    from (
+        select g.id, g.domain64
+        from work.guestbook g
+        join work.hosts h on h.domain64 = g.domain64
+        where g.id = any(page_ids) and g.removed and not work.is_removed(h.name, g.path)
+        order by g.domain64, g.path
+        for no key update of g
+    ) p;
+    if ids is null then
+        return 0;
+    end if;
+    update work.guestbook g
+    set removed = false, state = case when g.state = 'crawling' then 'crawling' else 'pending' end,
+        admitted_at = coalesce(g.admitted_at, at), priority = 1
+    where g.id = any(ids);
+    perform work.wake(hosts, at);
+    return cardinality(ids);
+end
 $$;
 
 CREATE FUNCTION work.record_stale_copies(pages bigint[], before bigint[], after bigint[], at timestamp with time zone) RETURNS void
@@ -895,6 +995,9 @@ begin
     if returned then
         perform work.replace_copies(ids, new);
     end if;
+    if ids is not null then
+        perform work.withdraw_removed(ids, at);
+    end if;
     if back is not null then
         perform work.wake(back, at);
     end if;
@@ -1012,7 +1115,7 @@ begin
         set state = 'pending', priority = 0, admitted_at = at, next_fetch = at, attempts = 0
         from (
             select p.id from work.guestbook p
-            where p.domain64 = any(hosts) and p.state = 'error' and p.status is null
+            where p.domain64 = any(hosts) and p.state = 'error' and p.status is null and not p.removed
             order by p.domain64, p.path
             for no key update
         ) failed
@@ -1219,6 +1322,39 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.touch_hosts(host_name text, with_subdomains boolean, low bigint, high bigint) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    update work.hosts h set revision = h.revision + 1
+    where h.name = host_name
+        or (
+            with_subdomains and h.domain64 >= low and h.domain64 < high
+            and host_name = any(work.host_and_parents(h.name))
+        );
+$$;
+
+CREATE FUNCTION work.undo_removal(removed_target text, author text, low bigint, high bigint, at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+declare
+    r work.removal;
+begin
+    update work.removal
+    set undone_at = at, undone_by = author, swept_at = null, swept_host = 0, swept_path = '', pages = 0
+    where target = removed_target and undone_at is null
+    returning * into r;
+    if r.id is null then
+        return null;
+    end if;
+    perform work.touch_hosts(r.host, r.subdomains, low, high);
+    insert into work.event (at, kind, before, reason) values (at, 'removal_undone', left(r.target, 2300), left(author, 1000));
+    return r.id;
+end
+$$;
+
 CREATE FUNCTION work.wake(domain64s bigint[], at timestamp with time zone) RETURNS void
     LANGUAGE sql
     SET search_path TO ''
@@ -1230,6 +1366,63 @@ CREATE FUNCTION work.wake(domain64s bigint[], at timestamp with time zone) RETUR
         select domain64 from work.hosts where domain64 = any(domain64s) order by domain64 for no key update
     ) t
     where h.domain64 = t.domain64;
+$$;
+
+CREATE FUNCTION work.withdraw_removed(page_ids bigint[], at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+declare
+    ids bigint[];
+    before bigint[];
+    hosts bigint[];
+    chunks bigint[];
+begin
+    if not exists (select from work.removal r where r.undone_at is null) or not exists (
+        select from (select distinct g.domain64 from work.guestbook g where g.id = any(page_ids)) d
+        join work.hosts h on h.domain64 = d.domain64
+        join work.removal r on r.undone_at is null and r.host = any(work.host_and_parents(h.name))
+    ) then
+        return 0;
+    end if;
+    select array_agg(p.id), array_agg(p.indexed_in), array_agg(distinct p.domain64) into ids, before, hosts
+    from (
+        select g.id, g.indexed_in, g.domain64
+        from work.guestbook g
+        join work.hosts h on h.domain64 = g.domain64
+        where g.id = any(page_ids) and work.is_removed(h.name, g.path)
+        order by g.domain64, g.path
+        for no key update of g
+    ) p;
+    if ids is null then
+        return 0;
+    end if;
+    update work.guestbook g
+    set removed = true, indexed_in = null, text64 = null, same_as = null, content_sha1 = null, content_length = 0, etag = null,
+        last_modified = null, last_modified_assigned = false, reason = null, failures = 0,
+        state = case
+            when g.state = 'crawling' then 'crawling' when g.last_fetched is null then 'idle' else 'crawled'
+        end
+    where g.id = any(ids);
+    -- Candidates before stale copies, as compaction locks them.
+    chunks := array(
+        select b from unnest(before) as b where b is not null
+        union
+        select o.chunk_id from work.stale_copy o where o.page_id = any(ids)
+        order by 1
+    );
+    insert into work.compaction_candidate as c (chunk_id, check_at)
+    select k, at from unnest(chunks) as k
+    on conflict (chunk_id) do update set check_at = least(c.check_at, excluded.check_at);
+    perform work.record_stale_copies(ids, before, array_fill(null::bigint, array[cardinality(ids)]), at);
+    update work.stale_copy o set newer = null, ready = true, held = false where o.page_id = any(ids);
+    perform work.retire_copies(chunks);
+    perform work.close_crawls(hosts, at);
+    return cardinality(ids);
+end
 $$;
 
 CREATE TABLE work.chunk (
@@ -1673,6 +1866,50 @@ ALTER TABLE work.query_stat ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE work.removal (
+    id bigint NOT NULL,
+    target text NOT NULL COLLATE pg_catalog."C",
+    host text NOT NULL COLLATE pg_catalog."C",
+    subdomains boolean DEFAULT false NOT NULL,
+    paths text[] DEFAULT '{}'::text[] NOT NULL,
+    prefix text COLLATE pg_catalog."C",
+    reason text NOT NULL,
+    removed_by text NOT NULL,
+    removed_at timestamp with time zone NOT NULL,
+    undone_by text,
+    undone_at timestamp with time zone,
+    swept_at timestamp with time zone,
+    swept_host bigint DEFAULT 0 NOT NULL,
+    swept_path text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    pages bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT removal_has_a_reason CHECK (((reason <> ''::text) AND (octet_length(reason) <= 4000))),
+    CONSTRAINT removal_has_an_author CHECK (((removed_by <> ''::text) AND (octet_length(removed_by) <= 400))),
+    CONSTRAINT removal_is_undone_by_someone CHECK (((undone_at IS NULL) = (undone_by IS NULL))),
+    CONSTRAINT removal_prefix_is_a_path CHECK (starts_with(prefix, '/'::text)),
+    CONSTRAINT removal_removes_something CHECK (((prefix IS NOT NULL) OR (paths <> '{}'::text[]))),
+    CONSTRAINT removal_target_short CHECK (((octet_length(target) >= 1) AND (octet_length(target) <= 2300))),
+    CONSTRAINT removal_undone_by_short CHECK (((undone_by <> ''::text) AND (octet_length(undone_by) <= 400)))
+);
+
+COMMENT ON TABLE work.removal IS 'Pages that the operator removed. Rows are never deleted.';
+
+COMMENT ON COLUMN work.removal.target IS 'As the operator sees it: host and path, `*` at the end for all pages that begin with it.';
+
+COMMENT ON COLUMN work.removal.swept_at IS 'When the watchdog had taken all pages out of the index, or after an undo had made them pending; null until then.';
+
+COMMENT ON COLUMN work.removal.swept_host IS 'The page after which the sweep continues, by host and path.';
+
+COMMENT ON COLUMN work.removal.pages IS 'How many pages the sweep changed.';
+
+ALTER TABLE work.removal ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME work.removal_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE work.retirement (
     component_id bigint NOT NULL,
     chunk_id bigint NOT NULL,
@@ -1900,6 +2137,9 @@ ALTER TABLE ONLY work.query_day_term
 ALTER TABLE ONLY work.query_stat
     ADD CONSTRAINT query_stat_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY work.removal
+    ADD CONSTRAINT removal_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY work.retirement
     ADD CONSTRAINT retirement_pkey PRIMARY KEY (component_id, chunk_id, page_id);
 
@@ -1998,6 +2238,8 @@ CREATE INDEX guestbook_pending ON work.guestbook USING btree (domain64, priority
 
 CREATE INDEX guestbook_retry ON work.guestbook USING btree (next_fetch) WHERE (state = 'error'::text);
 
+CREATE INDEX guestbook_same_as ON work.guestbook USING btree (same_as) WHERE (same_as IS NOT NULL);
+
 CREATE INDEX guestbook_text ON work.guestbook USING btree (text64, id) WHERE ((text64 IS NOT NULL) AND (same_as IS NULL));
 
 CREATE INDEX hosts_closed ON work.hosts USING btree (policy) WHERE (policy <> 'open'::text);
@@ -2021,6 +2263,12 @@ CREATE INDEX placement_unreported ON work.placement USING btree (chunk_id) WHERE
 CREATE INDEX placement_wanted ON work.placement USING btree (component_id, chunk_id) WHERE (state = 'wanted'::text);
 
 CREATE INDEX query_stat_at ON work.query_stat USING btree (at);
+
+CREATE INDEX removal_of_host ON work.removal USING btree (host) WHERE (undone_at IS NULL);
+
+CREATE UNIQUE INDEX removal_of_target ON work.removal USING btree (target) WHERE (undone_at IS NULL);
+
+CREATE INDEX removal_to_sweep ON work.removal USING btree (id) WHERE (swept_at IS NULL);
 
 CREATE INDEX stale_copy_held ON work.stale_copy USING btree (chunk_id) WHERE held;
 
@@ -2047,6 +2295,8 @@ CREATE TRIGGER guestbook_is_never_deleted BEFORE DELETE OR TRUNCATE ON work.gues
 CREATE TRIGGER hosts_are_never_deleted BEFORE DELETE OR TRUNCATE ON work.hosts FOR EACH STATEMENT EXECUTE FUNCTION work.never_deleted();
 
 CREATE TRIGGER hosts_are_never_renumbered BEFORE UPDATE OF domain64, name ON work.hosts FOR EACH ROW WHEN (((old.domain64 <> new.domain64) OR (old.name <> new.name))) EXECUTE FUNCTION work.never_renumbered();
+
+CREATE TRIGGER removals_are_never_deleted BEFORE DELETE OR TRUNCATE ON work.removal FOR EACH STATEMENT EXECUTE FUNCTION work.never_deleted();
 
 ALTER TABLE ONLY work.chunk
     ADD CONSTRAINT chunk_builder_id_fkey FOREIGN KEY (builder_id) REFERENCES work.component(id);

@@ -153,11 +153,13 @@ class Broker:
         answers = answers_of(attempts)
         if not answers:
             return None
-        results, snippets = merge(answers, k=k, offset=offset), snippets_of(answers.values())
+        removed = self.cluster.hidden
+        results = merge(answers, k=k, offset=offset, removed=removed)
+        snippets = snippets_of(answers.values())
         if len(attempts) == 1 and attempts[0].is_complete:
             return SearchResult(query, results, snippets, 0.0)
         best = max(attempts, key=lambda row: sum(hits.total for hits in row.answers.values()))
-        best_row = merge(best.answers, k=k, offset=offset)
+        best_row = merge(best.answers, k=k, offset=offset, removed=removed)
         last = offset + len(results.hits) if results.hits else 0
         total = max(best_row.total, last)
         results = msgspec.structs.replace(

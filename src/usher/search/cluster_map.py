@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
-from usher.errors import BadInput, UsherError
+from usher.errors import BadInput, NotFound, UsherError
 from usher.http.client.mgmt_client import NOT_MODIFIED, Client
 from usher.http.client.mgmt_responses import decode_answer
 from usher.http.server.credentials import credential
-from usher.messages.front_end import ClusterMap, ServerRow
+from usher.messages.front_end import ClusterMap, HiddenPages, ServerRow
 from usher.query.results import Hits
+from usher.removal_rules import RemovalIndex
 from usher.search.index_servers import IndexServer
 from usher.search.metrics import BROKEN
 from usher.search.row_map import Holdings, RowMap, SearchRow
@@ -23,6 +24,7 @@ from usher.telemetry import Log
 
 log = Log("search")
 POLL_SECONDS: Final = 1.0
+HIDDEN_POLL_SECONDS: Final = 0.5  # a removed page is hidden within two seconds
 PROBE_SECONDS: Final = 1.0
 MGMT_TIMEOUT_SECONDS: Final = 5.0
 UPDATE_SECONDS: Final = 60.0  # an unchanged map is applied again, so that departed servers expire
@@ -36,6 +38,7 @@ class MapClient(Client):
     def __init__(self, url: str, *, token: str = "", timeout: float = MGMT_TIMEOUT_SECONDS) -> None:
         super().__init__(url, token=token, timeout=timeout)
         self._maps: dict[str, tuple[str, ClusterMap]] = {}  # by path: etag and map
+        self._hidden_etag, self._hidden = "", RemovalIndex()
 
     async def cluster_map(self, path: str = "/v1/map") -> ClusterMap:
         """The chunks of each healthy server by row; `/v1/probation` has those of servers on probation."""
@@ -45,6 +48,21 @@ class MapClient(Client):
             cluster = decode_answer(answer, ClusterMap)
             self._maps[path] = (answer.headers.get("etag", ""), cluster)
         return cluster
+
+    async def hidden_pages(self) -> RemovalIndex:
+        """The pages that the operator removed; the same object while they are the same.
+
+        Another MGMT may not offer them: then no page is removed.
+        """
+        headers = {"If-None-Match": self._hidden_etag} if self._hidden_etag else {}
+        try:
+            answer = await self._call("GET", "/v1/hidden", headers=headers)
+        except NotFound:
+            return self._hidden
+        if answer.status != NOT_MODIFIED:
+            self._hidden = RemovalIndex(decode_answer(answer, HiddenPages).rules)
+            self._hidden_etag = answer.headers.get("etag", "")
+        return self._hidden
 
 
 def holdings_of(cluster: ClusterMap) -> Holdings:
@@ -71,6 +89,7 @@ class ClusterView:
         self.servers: dict[str, IndexServer] = {}
         self.has_map = False  # whether MGMT ever sent a map
         self.mgmt_error = ""  # of the last poll
+        self.hidden = RemovalIndex()  # pages that the operator removed
         self._changes = 0
         self._server_rows: list[ServerRow] = []
         self._cluster = ClusterMap()
@@ -83,6 +102,7 @@ class ClusterView:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._poll())
             group.create_task(self._keep_probing())
+            group.create_task(self._keep_hiding())
 
     async def _poll(self) -> None:
         is_logged = False
@@ -98,6 +118,13 @@ class ClusterView:
             await self._probe()
             await asyncio.sleep(PROBE_SECONDS)
 
+    async def _keep_hiding(self) -> None:
+        """Read the removed pages, independently of the maps, which may be large; without MGMT the last list stays."""
+        while True:
+            await asyncio.sleep(HIDDEN_POLL_SECONDS)
+            with suppress(UsherError):
+                self.hidden = await self.mgmt.hidden_pages()
+
     async def refresh(self) -> None:
         """Poll MGMT and probe the servers once."""
         await self._refresh_map()
@@ -109,6 +136,8 @@ class ClusterView:
 
     async def _refresh_map(self) -> None:
         try:
+            if not self.has_map:  # before the first map: a front-end never answers without the list
+                self.hidden = await self.mgmt.hidden_pages()
             await self._read_map()
             await self._renew_tickets()
         except UsherError as error:

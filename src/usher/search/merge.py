@@ -7,10 +7,12 @@ from typing import Final
 from msgspec import Struct, field
 
 from usher.query.results import Hit, Hits, Suggestion, rank_key
+from usher.removal_rules import RemovalIndex
 
 MAX_SIMHASH_DISTANCE: Final = 3  # bits by which the simhashes of two near-copies may differ
 MAX_HOSTS: Final = 10
 MAX_SUGGESTIONS: Final = 4
+NOTHING_REMOVED: Final = RemovalIndex()
 
 # Two numbers that differ in 3 of 64 bits agree in at least one of four bands.
 _BANDS: Final = MAX_SIMHASH_DISTANCE + 1
@@ -37,21 +39,27 @@ class MergedHits(Struct, frozen=True, omit_defaults=True):
     hosts: dict[str, int] = field(default_factory=dict)
 
 
-def merge(answers: Mapping[str, Hits], *, k: int, offset: int = 0) -> MergedHits:
-    """One page of hits; each server must have sent its first `offset + k` hits or more."""
+def merge(
+    answers: Mapping[str, Hits], *, k: int, offset: int = 0, removed: RemovalIndex = NOTHING_REMOVED
+) -> MergedHits:
+    """One page of hits without `removed` pages; each server must have sent its first `offset + k` hits or more.
+
+    A server deletes a removed page seconds later; until then the totals count those that it has not sent.
+    """
     every = [(hit, server) for server, hits in answers.items() for hit in hits.hits]
-    every.sort(key=lambda pair: rank_key(pair[0]))
-    originals, copies = _without_copies(_newest(every))
-    matching = sum(hits.total for hits in answers.values())
-    hidden = len(every) - len(originals)
+    shown = [pair for pair in every if not is_removed(pair[0], removed)] if removed else every
+    shown.sort(key=lambda pair: rank_key(pair[0]))
+    originals, copies = _without_copies(_newest(shown))
+    hidden = len(shown) - len(originals)
+    matching = sum(hits.total for hits in answers.values()) - (len(every) - len(shown))
     page = originals[offset : offset + k]
     return MergedHits(
         total=matching - hidden,
         hits=tuple(MergedHit(hit, server, copies[hit.url]) for hit, server in page),
         hidden=hidden,
         more=matching - hidden > offset + len(page) if page else False,
-        exact=matching == len(every),
-        hosts=_count_hosts(answers.values()),
+        exact=matching == len(shown),
+        hosts=_count_hosts(answers.values(), removed),
     )
 
 
@@ -138,10 +146,16 @@ def _bands(simhash: int) -> list[tuple[int, int]]:
     return [(band, simhash >> band * _BAND_BITS & _BAND_MASK) for band in range(_BANDS)]
 
 
-def _count_hosts(answers: Iterable[Hits]) -> dict[str, int]:
+def is_removed(hit: Hit, removed: RemovalIndex) -> bool:
+    """Whether the operator removed the page of a hit; its key is its host and its path."""
+    return removed.covers(hit.host, hit.key[len(hit.host) :])
+
+
+def _count_hosts(answers: Iterable[Hits], removed: RemovalIndex) -> dict[str, int]:
     """The hosts with most matches; each server counts its most frequent ones, so others may be too low."""
     counts: Counter[str] = Counter()
     for hits in answers:
         counts.update(hits.hosts)
-    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    pairs = [pair for pair in counts.items() if not (removed and removed.covers(pair[0], "/"))]
+    ordered = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
     return dict(ordered[:MAX_HOSTS])

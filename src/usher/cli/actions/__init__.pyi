@@ -17,6 +17,7 @@ from usher.cli.actions import jobs_rerun as jobs_rerun
 from usher.cli.actions import local as local
 from usher.cli.actions import local_progress as local_progress
 from usher.cli.actions import pages as pages
+from usher.cli.actions import remove as remove
 from usher.cli.actions import resources as resources
 from usher.cli.actions import search as search
 from usher.cli.actions import stats as stats

@@ -36,6 +36,7 @@ from usher.cli.wording import (
 from usher.door import cadence
 from usher.door.admin import HostDetails
 from usher.door.guestbook import GuestbookRow
+from usher.door.removals import Removal
 from usher.door.rules import Reason
 from usher.mgmt import queries
 from usher.mgmt.chunks import Chunk
@@ -79,6 +80,8 @@ def show_explanation(app: App, text: str, *, as_json: bool) -> None:
     if explanation.is_private:
         show_field("private", *private_lines(explanation.private))
     show_field("filters", filter_text(explanation))
+    if explanation.removals:
+        show_field("removed", *removal_lines(explanation.removals))
     show_page(explanation)
     echo("\nAnswers of the door now")
     for answer in explanation.would:
@@ -109,6 +112,13 @@ def filter_text(explanation: "UrlExplanation") -> str:
         return f"{explanation.filtered.name} refuses it: {printable(explanation.filtered.detail)}"
     names = [filter_name(rule) for rule in explanation.filters]
     return f"passed: {', '.join(names)}" if names else "none"
+
+
+def removal_lines(removals: Sequence[Removal]) -> Iterator[str]:
+    for removal in removals:
+        yield f"{printable(removal.target, MAX_URL_CHARACTERS)}: {printable(removal.words, MAX_REASON_CHARACTERS)}"
+        if removal.swept_at is None:
+            yield "front-ends hide it; the watchdog has not taken it out of the index yet"
 
 
 def show_page(explanation: "UrlExplanation") -> None:
@@ -180,6 +190,7 @@ def explanation_json(explanation: "UrlExplanation") -> dict[str, Any]:
         "filtered": asdict(explanation.filtered) if explanation.filtered else None,
         "page": page_json(page) if page else None,
         "private": private_json(explanation.private) if explanation.is_private else None,
+        "removals": records_json(explanation.removals),
         "would": [door_answer_json(answer) for answer in explanation.would],
         **crawl_state_json(explanation),
     }

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from shlex import quote
 from typing import Any, cast
 
 import click
@@ -41,7 +42,7 @@ from usher.cli.wording import (
 from usher.crawl import private_permission
 from usher.db.clock import server_time
 from usher.db.pool import Connection
-from usher.door import admin, cadence, filters, hosts, private_access
+from usher.door import admin, cadence, filters, hosts, private_access, removals
 from usher.door.batch import BatchVerdicts
 from usher.door.cadence import parse as parse_cadence
 from usher.door.hosts import DoorSettings, Host
@@ -49,6 +50,7 @@ from usher.door.rules import Knock
 from usher.errors import BadInput
 from usher.mgmt import page_versions, politeness_groups
 from usher.mgmt.politeness_groups import MAX_COUNTED_HOSTS
+from usher.removal_rules import parse_target
 from usher.urls import Scheme, Url
 
 FILTER_EXAMPLE = """Example: [{"name": "long", "rule": "length", "most": 500}]"""
@@ -226,7 +228,18 @@ async def set_policy(
     async with door_transaction(app) as conn:
         changed = await admin.change_policy(conn, names=names, policy=policy, reason=reason)
         await require_hosts(conn, names, changed)
+        if policy == "blocked":
+            await warn_of_searchable_pages(app, conn, changed)
     return changed
+
+
+async def warn_of_searchable_pages(app: App, conn: Connection, names: Sequence[str]) -> None:
+    """Say how many pages of blocked hosts stay searchable, and how to remove them."""
+    for name in names:
+        seen = await removals.preview(conn, parse_target(name))
+        if seen.searchable:
+            app.say(f"{name}: {counted(seen.searchable, 'page')} stay searchable")
+            app.say(f"  → usher remove {quote(name)} --reason TEXT")
 
 
 async def release_held_pages(app: App, texts: Sequence[str]) -> bool:

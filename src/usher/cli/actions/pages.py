@@ -47,6 +47,7 @@ RESULT_TEXTS: Final[dict[PageResult, str]] = {
     "moved": "it redirects to another page",
     "gone": "its server answered that the page does not exist",
     "blocked": "the robots.txt of its host does not allow it",
+    "removed": "the operator removed it (usher remove)",
     "error": "the last fetch failed",
 }
 

@@ -194,7 +194,11 @@ def set_(app: App, /, names: tuple[str, ...], **options: Any) -> None:  # noqa: 
 @click.option("--reason", default="", help="Reason, shown with each refused URL.")
 @pass_app
 def block(app: App, names: tuple[str, ...], reason: str) -> None:
-    """Refuse every URL of these hosts permanently; pages that already wait stay queued."""
+    """Refuse every URL of these hosts permanently; pages that already wait stay queued.
+
+    Pages that are in the index stay searchable: the command says how many, and `usher remove HOST`
+    removes them.
+    """
     change_policy(app, names, "blocked", reason)
 
 

@@ -10,7 +10,8 @@ from usher.cli.help import HelpGroup
 
 STATES = ("idle", "pending", "crawling", "crawled", "error")
 RESULTS = (
-    "unfetched", "indexed", "duplicate", "noindex", "empty", "moved", "gone", "blocked", "error",
+    "unfetched", "indexed", "duplicate", "noindex", "empty", "moved", "gone", "blocked", "removed",
+    "error",
 )  # fmt: skip
 host_option = click.option("--host", metavar="HOST", help="Only pages of this host.")
 
@@ -54,9 +55,9 @@ def list_(app: App, /, *, summary: bool, as_json: bool, **options: Any) -> None:
     """List pages by host and path: state, result, HTTP status, last fetch, next visit and reason.
 
     Results: unfetched, indexed (its text is in the index), duplicate (of another page), noindex (it asks
-    not to be indexed), empty (no text), moved (it redirects), gone (404 or 410), blocked (by robots.txt)
-    and error. A page that was never fetched is as old as its admission. One call reads at most 100,000
-    pages; it prints the option that continues.
+    not to be indexed), empty (no text), moved (it redirects), gone (404 or 410), blocked (by robots.txt),
+    removed (by the operator) and error. A page that was never fetched is as old as its admission. One call
+    reads at most 100,000 pages; it prints the option that continues.
 
     \b
     Examples:

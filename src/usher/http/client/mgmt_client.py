@@ -83,6 +83,9 @@ class Client(MgmtConnection):
     ) -> None:
         super().__init__(url, host=host, token=token, timeout=timeout, patience=patience)
         self._map: tuple[str, list[ServerRow]] = ("", [])
+        self.last_removal = (
+            0  # whose pages an index server has deleted when `to_retire` returns none
+        )
         self.compared_with = ""  # the incarnation that an index server compared its chunks with
 
     # -- every component
@@ -272,7 +275,9 @@ class Client(MgmtConnection):
 
     async def to_retire(self, n: int = 1000) -> list[StalePage]:
         """Pages that this server has to remove from its chunks."""
-        return (await self._get("/v1/retired", StalePages, ChunksQuery(n=n))).copies
+        answer = await self._get("/v1/retired", StalePages, ChunksQuery(n=n))
+        self.last_removal = answer.removals
+        return answer.copies
 
     async def retired(self, copies: Sequence[StalePage]) -> bool:
         """Report removed pages; returns whether there are more."""

@@ -45,7 +45,8 @@ grant execute on function work.retire_copies(bigint[]) to usher_mgmt;
 grant select on work.compaction_candidate, work.chunk_source to usher_mgmt, usher_reader;
 grant insert, update, delete on work.compaction_candidate to usher_mgmt;
 grant insert, update on work.chunk_source to usher_mgmt;
-grant execute on function work.in_every_row(bigint), work.is_obsolete(bigint), work.may_hold_unreported_text(work.guestbook)
+grant execute on function work.in_every_row(bigint), work.is_obsolete(bigint), work.may_hold_unreported_text(work.guestbook),
+    work.holds_removed_text(bigint)
     to usher_mgmt;
 grant update ("rows", placed_rows, crawl_delay) on work.settings to usher_mgmt;
 grant execute on function
@@ -91,3 +92,15 @@ grant select on work.incarnation, work.unrestored to usher_mgmt, usher_reader;
 grant delete on work.unrestored to usher_mgmt;
 grant select on sequence work.chunk_id_seq to usher_mgmt;
 grant execute on function work.begin_incarnation(text) to usher_mgmt;
+
+-- Removals: the operator adds and undoes them through functions, and no role may write the table. MGMT sweeps them.
+grant select on work.removal to usher_door, usher_mgmt, usher_reader;
+grant update (swept_at, swept_host, swept_path, pages) on work.removal to usher_mgmt;
+grant execute on function work.host_and_parents(text), work.is_removed(text, text) to usher_door, usher_mgmt, usher_reader;
+grant execute on function
+    work.add_removal(text, text, boolean, text[], text, text, text, bigint, bigint, timestamptz),
+    work.undo_removal(text, text, bigint, bigint, timestamptz)
+    to usher_door;
+grant execute on function
+    work.withdraw_removed(bigint[], timestamptz), work.readmit_removed(bigint[], timestamptz)
+    to usher_mgmt;

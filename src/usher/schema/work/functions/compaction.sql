@@ -3,7 +3,7 @@ create function work.may_hold_unreported_text(page work.guestbook) returns boole
     language sql immutable
 as $$
     select page.indexed_in is null and page.text64 is null and page.reason is null and page.state <> 'error'
-        and not page.noindex and not page.gone;
+        and not page.noindex and not page.gone and not page.removed;
 $$;
 
 -- Whether every row has a chunk on a healthy server.
@@ -38,4 +38,16 @@ as $$
             select from (select distinct newer, ready from work.stale_copy where chunk_id = chunk) o
             where case when o.newer is null then not o.ready else not work.in_every_row(o.newer) end
         );
+$$;
+
+-- Whether a chunk may hold the text of a page that the operator removed: compaction then writes it without that page.
+create function work.holds_removed_text(chunk bigint) returns boolean
+    language sql stable
+    set search_path = '' set enable_seqscan = off
+as $$
+    select exists (
+        select from (select page_id from work.stale_copy where chunk_id = chunk and newer is null offset 0) o
+        cross join lateral (select removed from work.guestbook where id = o.page_id offset 0) g
+        where g.removed
+    );
 $$;

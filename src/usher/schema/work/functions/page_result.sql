@@ -1,11 +1,12 @@
 -- The result of the last fetch of a page in one word, for lists and counts. This function is the only place of the rule. The
 -- guestbook stores no result: what a page is follows from its state, its status, its reason and its text. PostgreSQL inlines it.
--- * `blocked`: robots.txt does not allow it. * `moved`: it redirects. * `noindex`: it asks not to be indexed.
+-- * `removed`: the operator removed it. * `blocked`: robots.txt does not allow it. * `moved`: it redirects. * `noindex`: it asks not to be indexed.
 -- * `duplicate`: another page had its text before. * `indexed`: its text is in the index. * `empty`: it has no text to index.
 create function work.page_result(page work.guestbook) returns text
     language sql immutable
 as $$
     select case
+        when page.removed then 'removed'
         when page.state = 'error' or page.failures > 0 then 'error'
         when page.gone then 'gone'
         when page.status is null and page.reason like 'robots.txt:%' then 'blocked'

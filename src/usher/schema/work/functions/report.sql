@@ -1,6 +1,7 @@
 -- Reports of pages. One call does all that follows from them; separate statements needed three to seven round trips for each chunk.
 
--- Settles pages of leased chunks (work.settle), records stale copies, replaces the copies of pages that are back, wakes hosts whose
+-- Settles pages of leased chunks (work.settle), records stale copies, replaces the copies of pages that are back, withdraws pages
+-- that the operator removed, wakes hosts whose
 -- pages are pending again, and closes finished crawls.
 create function work.report(
     domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[],
@@ -45,6 +46,9 @@ begin
     end if;
     if returned then
         perform work.replace_copies(ids, new);
+    end if;
+    if ids is not null then
+        perform work.withdraw_removed(ids, at);
     end if;
     if back is not null then
         perform work.wake(back, at);
@@ -128,6 +132,9 @@ begin
         end if;
         if returned then
             perform work.replace_copies(ids, new);
+        end if;
+        if ids is not null then
+            perform work.withdraw_removed(ids, at);
         end if;
         if again is not null then
             perform work.wake(again, at);

@@ -21,7 +21,7 @@ begin
         set state = 'pending', priority = 0, admitted_at = at, next_fetch = at, attempts = 0
         from (
             select p.id from work.guestbook p
-            where p.domain64 = any(hosts) and p.state = 'error' and p.status is null
+            where p.domain64 = any(hosts) and p.state = 'error' and p.status is null and not p.removed
             order by p.domain64, p.path
             for no key update
         ) failed

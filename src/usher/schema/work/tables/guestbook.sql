@@ -39,6 +39,7 @@ create table work.guestbook (
     depth smallint not null default 0 constraint guestbook_depth_not_negative check (depth >= 0),
     gone boolean not null default false,
     noindex boolean not null default false,
+    removed boolean not null default false,
     lost_copy boolean not null default false,
     last_modified_assigned boolean not null default false,
     state text not null default 'idle'
@@ -62,6 +63,8 @@ comment on column work.guestbook.attempts is 'Crawls of this admission that were
 comment on column work.guestbook.priority is 'Lower goes first; 0 is the front, where a hall pass puts a page.';
 comment on column work.guestbook.depth is 'The fewest clicks from the start of a crawl.';
 comment on column work.guestbook.noindex is 'The page or its server asks not to be indexed.';
+comment on column work.guestbook.removed is
+    'The operator removed it (work.removal), and the watchdog or a report took it out of the index.';
 comment on column work.guestbook.lost_copy is
     'Its copy was lost during the fetch: if the crawler reports it as unchanged, it is fetched again without conditions.';
 comment on column work.guestbook.last_modified_assigned is
@@ -75,6 +78,8 @@ create index guestbook_retry on work.guestbook (next_fetch) where state = 'error
 create index guestbook_chunk on work.guestbook (chunk_id) where chunk_id is not null;
 -- The page that had a text first.
 create index guestbook_text on work.guestbook (text64, id) where text64 is not null and same_as is null;
+-- The pages that had the text of another one later, to warn an operator who removes one of them.
+create index guestbook_same_as on work.guestbook (same_as) where same_as is not null;
 -- Pages whose text is in another chunk than the one they were last crawled in; those of the same are in guestbook_chunk.
 -- A page that is crawled for the first time never gets here.
 create index guestbook_indexed on work.guestbook (indexed_in)

@@ -356,6 +356,7 @@ create table work.guestbook (
     depth smallint not null default 0 constraint guestbook_depth_not_negative check (depth >= 0),
     gone boolean not null default false,
     noindex boolean not null default false,
+    removed boolean not null default false,
     lost_copy boolean not null default false,
     last_modified_assigned boolean not null default false,
     state text not null default 'idle'
@@ -379,6 +380,8 @@ comment on column work.guestbook.attempts is 'Crawls of this admission that were
 comment on column work.guestbook.priority is 'Lower goes first; 0 is the front, where a hall pass puts a page.';
 comment on column work.guestbook.depth is 'The fewest clicks from the start of a crawl.';
 comment on column work.guestbook.noindex is 'The page or its server asks not to be indexed.';
+comment on column work.guestbook.removed is
+    'The operator removed it (work.removal), and the watchdog or a report took it out of the index.';
 comment on column work.guestbook.lost_copy is
     'Its copy was lost during the fetch: if the crawler reports it as unchanged, it is fetched again without conditions.';
 comment on column work.guestbook.last_modified_assigned is
@@ -392,6 +395,8 @@ create index guestbook_retry on work.guestbook (next_fetch) where state = 'error
 create index guestbook_chunk on work.guestbook (chunk_id) where chunk_id is not null;
 -- The page that had a text first.
 create index guestbook_text on work.guestbook (text64, id) where text64 is not null and same_as is null;
+-- The pages that had the text of another one later, to warn an operator who removes one of them.
+create index guestbook_same_as on work.guestbook (same_as) where same_as is not null;
 -- Pages whose text is in another chunk than the one they were last crawled in; those of the same are in guestbook_chunk.
 -- A page that is crawled for the first time never gets here.
 create index guestbook_indexed on work.guestbook (indexed_in)
@@ -407,6 +412,42 @@ alter table work.guestbook set (
 -- settled, 87 ms with this.
 alter index work.guestbook_pkey set (fillfactor = 70);
 alter index work.guestbook_domain64_path_key set (fillfactor = 70);
+
+-- tables/removals.sql
+
+-- Pages that the operator removed: which ones, by whom and why. Rows are never deleted: they are the record. A page is removed if
+-- its host is `host` (or a subdomain of it) and its path is one of `paths` or begins with `prefix`. Both are canonical, so
+-- http and https are the same page.
+create table work.removal (
+    id bigint generated always as identity primary key,
+    target text collate "C" not null constraint removal_target_short check (octet_length(target) between 1 and 2300),
+    host text collate "C" not null,
+    subdomains boolean not null default false,
+    paths text[] not null default '{}',
+    prefix text collate "C" constraint removal_prefix_is_a_path check (starts_with(prefix, '/')),
+    reason text not null constraint removal_has_a_reason check (reason <> '' and octet_length(reason) <= 4000),
+    removed_by text not null constraint removal_has_an_author check (removed_by <> '' and octet_length(removed_by) <= 400),
+    removed_at timestamptz not null,
+    undone_by text constraint removal_undone_by_short check (undone_by <> '' and octet_length(undone_by) <= 400),
+    undone_at timestamptz,
+    swept_at timestamptz,
+    swept_host bigint not null default 0,
+    swept_path text collate "C" not null default '',
+    pages bigint not null default 0,
+    constraint removal_removes_something check (prefix is not null or paths <> '{}'),
+    constraint removal_is_undone_by_someone check ((undone_at is null) = (undone_by is null))
+);
+
+comment on table work.removal is 'Pages that the operator removed. Rows are never deleted.';
+comment on column work.removal.target is 'As the operator sees it: host and path, `*` at the end for all pages that begin with it.';
+comment on column work.removal.swept_at is
+    'When the watchdog had taken all pages out of the index, or after an undo had made them pending; null until then.';
+comment on column work.removal.swept_host is 'The page after which the sweep continues, by host and path.';
+comment on column work.removal.pages is 'How many pages the sweep changed.';
+
+create unique index removal_of_target on work.removal (target) where undone_at is null;
+create index removal_of_host on work.removal (host) where undone_at is null;
+create index removal_to_sweep on work.removal (id) where swept_at is null;
 
 -- tables/tokens.sql
 
@@ -1051,12 +1092,13 @@ $$;
 
 -- The result of the last fetch of a page in one word, for lists and counts. This function is the only place of the rule. The
 -- guestbook stores no result: what a page is follows from its state, its status, its reason and its text. PostgreSQL inlines it.
--- * `blocked`: robots.txt does not allow it. * `moved`: it redirects. * `noindex`: it asks not to be indexed.
+-- * `removed`: the operator removed it. * `blocked`: robots.txt does not allow it. * `moved`: it redirects. * `noindex`: it asks not to be indexed.
 -- * `duplicate`: another page had its text before. * `indexed`: its text is in the index. * `empty`: it has no text to index.
 create function work.page_result(page work.guestbook) returns text
     language sql immutable
 as $$
     select case
+        when page.removed then 'removed'
         when page.state = 'error' or page.failures > 0 then 'error'
         when page.gone then 'gone'
         when page.status is null and page.reason like 'robots.txt:%' then 'blocked'
@@ -1301,7 +1343,7 @@ begin
         set state = 'pending', priority = 0, admitted_at = at, next_fetch = at, attempts = 0
         from (
             select p.id from work.guestbook p
-            where p.domain64 = any(hosts) and p.state = 'error' and p.status is null
+            where p.domain64 = any(hosts) and p.state = 'error' and p.status is null and not p.removed
             order by p.domain64, p.path
             for no key update
         ) failed
@@ -1735,11 +1777,196 @@ as $$
     select count(*) from told;
 $$;
 
+-- functions/removals.sql
+
+-- The names under which removals of a host are stored: its own, and without its port each domain that it is in.
+-- A loop, because a query would take ten times as long.
+create function work.host_and_parents(host_name text) returns text[]
+    language plpgsql immutable parallel safe
+as $$
+declare
+    name text := split_part(host_name, ':', 1);
+    names text[] := array[host_name, name];
+begin
+    while strpos(name, '.') > 0 loop
+        name := substr(name, strpos(name, '.') + 1);
+        names := names || name;
+    end loop;
+    return names;
+end
+$$;
+
+-- Whether the operator removed this page. removal_rules.py has the same check for front-ends and doors.
+create function work.is_removed(host_name text, page_path text) returns boolean
+    language sql stable
+    set search_path = '' set enable_seqscan = off
+as $$
+    select exists (
+        select from work.removal r
+        where r.undone_at is null and r.host = any(work.host_and_parents(host_name))
+            and (r.subdomains or r.host = host_name)
+            and (page_path = any(r.paths) or starts_with(page_path, r.prefix))
+    );
+$$;
+
+-- Makes doors that cache these hosts read them again. Call it with the lock of the registry, so that no host is registered meanwhile.
+create function work.touch_hosts(host_name text, with_subdomains boolean, low bigint, high bigint) returns void
+    language sql security definer
+    set search_path = '' set enable_seqscan = off
+as $$
+    update work.hosts h set revision = h.revision + 1
+    where h.name = host_name
+        or (
+            with_subdomains and h.domain64 >= low and h.domain64 < high
+            and host_name = any(work.host_and_parents(h.name))
+        );
+$$;
+
+-- Records a removal and an event. From the commit on doors refuse the pages, front-ends hide them, and no report brings them back
+-- into the index. Returns its number; null if the same target is removed already.
+create function work.add_removal(
+    target text, host text, subdomains boolean, paths text[], prefix text, reason text, author text, low bigint, high bigint,
+    at timestamptz
+) returns bigint
+    language plpgsql security definer
+    set search_path = ''
+as $$
+declare
+    number bigint;
+begin
+    insert into work.removal (target, host, subdomains, paths, prefix, reason, removed_by, removed_at)
+    values (target, host, subdomains, paths, prefix, reason, author, at)
+    on conflict do nothing
+    returning id into number;
+    if number is null then
+        return null;
+    end if;
+    perform work.touch_hosts(host, subdomains, low, high);
+    insert into work.event (at, kind, after, reason)
+    values (at, 'removed', left(target, 2300), left(author || ': ' || reason, 1000));
+    return number;
+end
+$$;
+
+-- Ends a removal and records an event. The watchdog then makes its pages pending. Returns its number; null if there is none.
+create function work.undo_removal(removed_target text, author text, low bigint, high bigint, at timestamptz) returns bigint
+    language plpgsql security definer
+    set search_path = ''
+as $$
+declare
+    r work.removal;
+begin
+    update work.removal
+    set undone_at = at, undone_by = author, swept_at = null, swept_host = 0, swept_path = '', pages = 0
+    where target = removed_target and undone_at is null
+    returning * into r;
+    if r.id is null then
+        return null;
+    end if;
+    perform work.touch_hosts(r.host, r.subdomains, low, high);
+    insert into work.event (at, kind, before, reason) values (at, 'removal_undone', left(r.target, 2300), left(author, 1000));
+    return r.id;
+end
+$$;
+
+-- Takes those of these pages that the operator removed out of the guestbook's index, whatever chunks they are in, and tells the
+-- servers to remove every copy. A page keeps its row, without what describes its text. Returns how many. It locks the pages in the
+-- order of work.settle. Called after each report (a removal that was committed before the report's transaction got its locks
+-- is visible here), and by the watchdog for all pages of a new removal.
+create function work.withdraw_removed(page_ids bigint[], at timestamptz) returns bigint
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+declare
+    ids bigint[];
+    before bigint[];
+    hosts bigint[];
+    chunks bigint[];
+begin
+    if not exists (select from work.removal r where r.undone_at is null) or not exists (
+        select from (select distinct g.domain64 from work.guestbook g where g.id = any(page_ids)) d
+        join work.hosts h on h.domain64 = d.domain64
+        join work.removal r on r.undone_at is null and r.host = any(work.host_and_parents(h.name))
+    ) then
+        return 0;
+    end if;
+    select array_agg(p.id), array_agg(p.indexed_in), array_agg(distinct p.domain64) into ids, before, hosts
+    from (
+        select g.id, g.indexed_in, g.domain64
+        from work.guestbook g
+        join work.hosts h on h.domain64 = g.domain64
+        where g.id = any(page_ids) and work.is_removed(h.name, g.path)
+        order by g.domain64, g.path
+        for no key update of g
+    ) p;
+    if ids is null then
+        return 0;
+    end if;
+    update work.guestbook g
+    set removed = true, indexed_in = null, text64 = null, same_as = null, content_sha1 = null, content_length = 0, etag = null,
+        last_modified = null, last_modified_assigned = false, reason = null, failures = 0,
+        state = case
+            when g.state = 'crawling' then 'crawling' when g.last_fetched is null then 'idle' else 'crawled'
+        end
+    where g.id = any(ids);
+    -- Candidates before stale copies, as compaction locks them.
+    chunks := array(
+        select b from unnest(before) as b where b is not null
+        union
+        select o.chunk_id from work.stale_copy o where o.page_id = any(ids)
+        order by 1
+    );
+    insert into work.compaction_candidate as c (chunk_id, check_at)
+    select k, at from unnest(chunks) as k
+    on conflict (chunk_id) do update set check_at = least(c.check_at, excluded.check_at);
+    perform work.record_stale_copies(ids, before, array_fill(null::bigint, array[cardinality(ids)]), at);
+    update work.stale_copy o set newer = null, ready = true, held = false where o.page_id = any(ids);
+    perform work.retire_copies(chunks);
+    perform work.close_crawls(hosts, at);
+    return cardinality(ids);
+end
+$$;
+
+-- Makes those of these pages pending that no removal covers any more, because the operator undid one. They are fetched whole.
+-- Returns how many.
+create function work.readmit_removed(page_ids bigint[], at timestamptz) returns bigint
+    language plpgsql
+    set search_path = '' set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
+as $$
+declare
+    ids bigint[];
+    hosts bigint[];
+begin
+    select array_agg(p.id), array_agg(distinct p.domain64) into ids, hosts
+    from (
+        select g.id, g.domain64
+        from work.guestbook g
+        join work.hosts h on h.domain64 = g.domain64
+        where g.id = any(page_ids) and g.removed and not work.is_removed(h.name, g.path)
+        order by g.domain64, g.path
+        for no key update of g
+    ) p;
+    if ids is null then
+        return 0;
+    end if;
+    update work.guestbook g
+    set removed = false, state = case when g.state = 'crawling' then 'crawling' else 'pending' end,
+        admitted_at = coalesce(g.admitted_at, at), priority = 1
+    where g.id = any(ids);
+    perform work.wake(hosts, at);
+    return cardinality(ids);
+end
+$$;
+
+create trigger removals_are_never_deleted before delete or truncate on work.removal
+    for each statement execute function work.never_deleted();
+
 -- functions/report.sql
 
 -- Reports of pages. One call does all that follows from them; separate statements needed three to seven round trips for each chunk.
 
--- Settles pages of leased chunks (work.settle), records stale copies, replaces the copies of pages that are back, wakes hosts whose
+-- Settles pages of leased chunks (work.settle), records stale copies, replaces the copies of pages that are back, withdraws pages
+-- that the operator removed, wakes hosts whose
 -- pages are pending again, and closes finished crawls.
 create function work.report(
     domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[],
@@ -1784,6 +2011,9 @@ begin
     end if;
     if returned then
         perform work.replace_copies(ids, new);
+    end if;
+    if ids is not null then
+        perform work.withdraw_removed(ids, at);
     end if;
     if back is not null then
         perform work.wake(back, at);
@@ -1868,6 +2098,9 @@ begin
         if returned then
             perform work.replace_copies(ids, new);
         end if;
+        if ids is not null then
+            perform work.withdraw_removed(ids, at);
+        end if;
         if again is not null then
             perform work.wake(again, at);
         end if;
@@ -1910,7 +2143,7 @@ create function work.may_hold_unreported_text(page work.guestbook) returns boole
     language sql immutable
 as $$
     select page.indexed_in is null and page.text64 is null and page.reason is null and page.state <> 'error'
-        and not page.noindex and not page.gone;
+        and not page.noindex and not page.gone and not page.removed;
 $$;
 
 -- Whether every row has a chunk on a healthy server.
@@ -1945,6 +2178,18 @@ as $$
             select from (select distinct newer, ready from work.stale_copy where chunk_id = chunk) o
             where case when o.newer is null then not o.ready else not work.in_every_row(o.newer) end
         );
+$$;
+
+-- Whether a chunk may hold the text of a page that the operator removed: compaction then writes it without that page.
+create function work.holds_removed_text(chunk bigint) returns boolean
+    language sql stable
+    set search_path = '' set enable_seqscan = off
+as $$
+    select exists (
+        select from (select page_id from work.stale_copy where chunk_id = chunk and newer is null offset 0) o
+        cross join lateral (select removed from work.guestbook where id = o.page_id offset 0) g
+        where g.removed
+    );
 $$;
 
 -- functions/incarnation.sql
