@@ -17,6 +17,7 @@ from usher.db.clock import DatabaseClock
 from usher.db.pool import CONFLICT_ERRORS, Connection, stay_connected
 from usher.db.statements import load_statements
 from usher.mgmt import (
+    anchors,
     chunks,
     compaction,
     components,
@@ -24,6 +25,7 @@ from usher.mgmt import (
     incarnation,
     page_versions,
     placements,
+    reindexing,
     retention,
 )
 from usher.mgmt.components import ComponentRecord, NewEvent
@@ -172,6 +174,7 @@ class Watchdog:
         if not self.suspects_itself:
             await self.place(conn, now)
             await self.compact(conn, now)
+            await self.reindex(conn, now)
         await self.prune(conn, now)
         await self.measure(conn)
 
@@ -306,6 +309,14 @@ class Watchdog:
             made=done.made,
             given_up=done.given_up,
         )
+
+    async def reindex(self, conn: Connection, now: datetime) -> None:
+        """Index pages again whose anchors changed much, and forget the anchors of links that are gone."""
+        await anchors.expire_anchors(conn, now=now)
+        async with conn.transaction():
+            merge = await reindexing.reindex(conn, now=now)
+        if merge:
+            log.info("reindexing", chunk=merge.chunk_id, pages=merge.pages)
 
     async def prune(self, conn: Connection, now: datetime) -> None:
         """Delete old events and queries."""

@@ -20,6 +20,86 @@ CREATE FUNCTION work.adapted_cadence(cadence interval, host_cadence interval, ch
     )
 $$;
 
+CREATE FUNCTION work.add_anchors(domain64s bigint[], paths text[], linking_domain64s bigint[], linking_paths text[], texts text[], pause interval, at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    changed bigint[];
+begin
+    with given as materialized (
+        select * from unnest(domain64s, paths, linking_domain64s, linking_paths, texts)
+            as g (domain64, path, linking_domain64, linking_path, text)
+    ),
+    page as materialized (
+        select k.domain64, k.path, g.id
+        from (
+            select domain64, path from given union select linking_domain64, linking_path from given
+        ) k
+        cross join lateral (
+            select id from work.guestbook where domain64 = k.domain64 and path = k.path offset 0
+        ) g
+    ),
+    counted as (
+        select
+            linked.id as page_id, given.text,
+            array_agg(distinct linking.id) filter (where given.domain64 = given.linking_domain64) as own_pages,
+            array_agg(distinct linking.id) filter (where given.domain64 <> given.linking_domain64) as other_pages
+        from given
+        join page linked on linked.domain64 = given.domain64 and linked.path = given.path
+        join page linking on linking.domain64 = given.linking_domain64 and linking.path = given.linking_path
+        where linked.id <> linking.id
+        group by linked.id, given.text
+    ),
+    written as (
+        insert into work.anchor as a (page_id, text, own_pages, other_pages, seen_at)
+        select
+            page_id, text, coalesce(own_pages[:16], '{}'), coalesce(other_pages[:16], '{}'), at
+        from counted
+        order by page_id, text collate "C"
+        on conflict (page_id, text) do update
+        set own_pages = work.join_pages(a.own_pages, excluded.own_pages),
+            other_pages = work.join_pages(a.other_pages, excluded.other_pages),
+            seen_at = greatest(a.seen_at, excluded.seen_at)
+        where work.gains_pages(a.own_pages, excluded.own_pages)
+            or work.gains_pages(a.other_pages, excluded.other_pages)
+            or a.seen_at < excluded.seen_at - interval '7 days'
+        returning page_id
+    )
+    select array_agg(page_id) into changed from written;
+    if changed is null then
+        return 0;
+    end if;
+    delete from work.anchor a
+    using (
+        select ranked.page_id, ranked.text
+        from (
+            select
+                w.page_id, w.text,
+                row_number() over (
+                    partition by w.page_id
+                    order by cardinality(w.other_pages) > 0 desc, cardinality(w.own_pages) + cardinality(w.other_pages) desc,
+                        w.seen_at desc, w.text
+                ) as place
+            from (select distinct unnest(changed) as page_id) p
+            cross join lateral (select * from work.anchor where page_id = p.page_id offset 0) w
+        ) ranked
+        cross join lateral (
+            -- A row that another call writes stays until the next call: waiting for it could deadlock.
+            select from work.anchor l where l.page_id = ranked.page_id and l.text = ranked.text for update skip locked
+        ) locked
+        where ranked.place > 20
+    ) surplus
+    where a.page_id = surplus.page_id and a.text = surplus.text;
+    perform work.count_inlinks(changed, pause, at);
+    return cardinality(changed);
+end
+$$;
+
 CREATE FUNCTION work.allow_private(host_name text, host_port integer, pinned inet[], at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -43,6 +123,12 @@ begin
     update work.robots r set expires_at = at where r.domain64 = number and r.error <> '' and r.expires_at > at;
     return true;
 end
+$$;
+
+CREATE FUNCTION work.anchors_changed(inlinks integer, indexed_inlinks integer) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select greatest(inlinks, indexed_inlinks) >= 2 * least(inlinks, indexed_inlinks) and greatest(inlinks, indexed_inlinks) > 0;
 $$;
 
 CREATE FUNCTION work.begin_incarnation(why text) RETURNS uuid
@@ -352,6 +438,34 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.count_inlinks(pages bigint[], pause interval, at timestamp with time zone) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_column
+begin
+    insert into work.anchored_page as p (page_id, inlinks, reindex_at)
+    select g.page_id, linking.number, at + pause
+    from (select distinct unnest(pages) as page_id order by 1) g
+    cross join lateral (
+        select count(distinct n)::integer as number
+        from work.anchor a
+        cross join lateral unnest(a.own_pages || a.other_pages) as n
+        where a.page_id = g.page_id
+        offset 0
+    ) linking
+    order by g.page_id
+    on conflict (page_id) do update
+    set inlinks = excluded.inlinks,
+        reindex_at = case
+            when work.anchors_changed(excluded.inlinks, p.indexed_inlinks) then coalesce(p.reindex_at, excluded.reindex_at)
+        end
+    where p.inlinks <> excluded.inlinks;
+end
+$$;
+
 CREATE FUNCTION work.count_placements() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -567,6 +681,67 @@ CREATE FUNCTION work.error_kind(page work.guestbook) RETURNS text
     end
 $$;
 
+CREATE FUNCTION work.expire_anchors(most integer, pause interval, at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    checked bigint[];
+begin
+    with old as materialized (
+        select page_id, text, own_pages, other_pages, seen_at
+        from work.anchor
+        where seen_at < at - interval '30 days'
+        order by seen_at
+        limit most
+        for update skip locked
+    ),
+    linking as materialized (
+        select old.page_id, old.text, p.id, p.is_own
+        from old
+        cross join lateral (
+            select id, true as is_own from unnest(old.own_pages) as id
+            union all
+            select id, false from unnest(old.other_pages) as id
+        ) p
+        where not exists (
+            select from work.guestbook g
+            where g.id = p.id
+                and (g.gone or (g.status <> 304 and g.last_fetched > old.seen_at + interval '8 days'))
+            offset 0
+        )
+    ),
+    rest as (
+        select
+            old.page_id, old.text,
+            coalesce(array_agg(l.id) filter (where l.is_own), '{}') as own_pages,
+            coalesce(array_agg(l.id) filter (where not l.is_own), '{}') as other_pages
+        from old
+        left join linking l on l.page_id = old.page_id and l.text = old.text
+        group by old.page_id, old.text
+    ),
+    deleted as (
+        delete from work.anchor a using rest
+        where a.page_id = rest.page_id and a.text = rest.text and rest.own_pages = '{}' and rest.other_pages = '{}'
+    ),
+    stays as (
+        update work.anchor a set own_pages = rest.own_pages, other_pages = rest.other_pages, seen_at = at
+        from rest
+        where a.page_id = rest.page_id and a.text = rest.text and (rest.own_pages <> '{}' or rest.other_pages <> '{}')
+    )
+    select array_agg(page_id) into checked from old;
+    if checked is null then
+        return 0;
+    end if;
+    perform work.count_inlinks(checked, pause, at);
+    return cardinality(checked);
+end
+$$;
+
 CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT reported integer, OUT unreported integer) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -659,6 +834,40 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.forget_anchors(pages bigint[], at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+#variable_conflict use_column
+declare
+    changed bigint[];
+begin
+    delete from work.anchor where page_id = any(pages);
+    delete from work.anchored_page where page_id = any(pages);
+    with stripped as (
+        update work.anchor a
+        set own_pages = array(select n from unnest(a.own_pages) with ordinality as o (n, place) where n <> all(pages) order by place),
+            other_pages = array(select n from unnest(a.other_pages) with ordinality as o (n, place) where n <> all(pages) order by place)
+        where a.own_pages && pages or a.other_pages && pages
+        returning page_id
+    )
+    select array_agg(distinct page_id) into changed from stripped;
+    if changed is null then
+        return 0;
+    end if;
+    delete from work.anchor where page_id = any(changed) and own_pages = '{}' and other_pages = '{}';
+    perform work.count_inlinks(changed, interval '0', at);
+    update work.anchored_page set reindex_at = at where page_id = any(changed) and indexed_inlinks > 0;
+    return cardinality(changed);
+end
+$$;
+
+CREATE FUNCTION work.gains_pages(old bigint[], new bigint[]) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select cardinality(old) < 16 and not new <@ old;
+$$;
+
 CREATE FUNCTION work.guestbook_host_exists() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -713,6 +922,12 @@ CREATE FUNCTION work.is_obsolete(chunk bigint) RETURNS boolean
             select from (select distinct newer, ready from work.stale_copy where chunk_id = chunk) o
             where case when o.newer is null then not o.ready else not work.in_every_row(o.newer) end
         );
+$$;
+
+CREATE FUNCTION work.join_pages(old bigint[], new bigint[]) RETURNS bigint[]
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select (old || array(select n from unnest(new) as n where n <> all(old) order by n))[:16];
 $$;
 
 CREATE FUNCTION work.lock_out_knocks(domain64s bigint[]) RETURNS bigint[]
@@ -1490,6 +1705,40 @@ CREATE VIEW mgmt.link AS
    FROM (work.guestbook g
      JOIN work.hosts h USING (domain64));
 
+CREATE TABLE work.anchor (
+    page_id bigint NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    own_pages bigint[] NOT NULL,
+    other_pages bigint[] NOT NULL,
+    text text NOT NULL COLLATE pg_catalog."C",
+    CONSTRAINT anchor_other_pages_few CHECK ((cardinality(other_pages) <= 16)),
+    CONSTRAINT anchor_own_pages_few CHECK ((cardinality(own_pages) <= 16)),
+    CONSTRAINT anchor_text_short CHECK (((char_length(text) >= 1) AND (char_length(text) <= 100)))
+);
+
+COMMENT ON TABLE work.anchor IS 'The texts of links to a page, at most 20 for each page.';
+
+COMMENT ON COLUMN work.anchor.page_id IS 'The linked page.';
+
+COMMENT ON COLUMN work.anchor.seen_at IS 'When a crawler reported the text last, to a few days.';
+
+COMMENT ON COLUMN work.anchor.own_pages IS 'The linking pages of the same host, at most 16.';
+
+COMMENT ON COLUMN work.anchor.other_pages IS 'The linking pages of other hosts, at most 16.';
+
+CREATE TABLE work.anchored_page (
+    page_id bigint NOT NULL,
+    inlinks integer NOT NULL,
+    indexed_inlinks integer DEFAULT 0 NOT NULL,
+    reindex_at timestamp with time zone
+);
+
+COMMENT ON COLUMN work.anchored_page.inlinks IS 'Distinct linking pages in work.anchor.';
+
+COMMENT ON COLUMN work.anchored_page.indexed_inlinks IS 'The same when the anchors were last sent to a builder.';
+
+COMMENT ON COLUMN work.anchored_page.reindex_at IS 'When to index the page again (work.anchors_changed); null if not.';
+
 ALTER TABLE work.chunk ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.chunk_id_seq
     START WITH 1
@@ -1831,6 +2080,12 @@ COMMENT ON COLUMN work.watchdog_round.clock_skew_seconds IS 'How far the clock o
 
 COMMENT ON COLUMN work.watchdog_round.silent_since IS 'Since when no component answers or calls; the watchdog then suspects its own network and takes no action.';
 
+ALTER TABLE ONLY work.anchor
+    ADD CONSTRAINT anchor_pkey PRIMARY KEY (page_id, text);
+
+ALTER TABLE ONLY work.anchored_page
+    ADD CONSTRAINT anchored_page_pkey PRIMARY KEY (page_id);
+
 ALTER TABLE ONLY work.chunk
     ADD CONSTRAINT chunk_pkey PRIMARY KEY (id);
 
@@ -1947,6 +2202,10 @@ ALTER TABLE ONLY work.unrestored
 
 ALTER TABLE ONLY work.watchdog_round
     ADD CONSTRAINT watchdog_round_pkey PRIMARY KEY (is_only);
+
+CREATE INDEX anchor_seen ON work.anchor USING btree (seen_at);
+
+CREATE INDEX anchored_page_reindex ON work.anchored_page USING btree (reindex_at) WHERE (reindex_at IS NOT NULL);
 
 CREATE INDEX chunk_build_lease ON work.chunk USING btree (build_lease_until) WHERE (index_state = 'building'::text);
 

@@ -47,6 +47,15 @@ grant insert, update, delete on work.compaction_candidate to usher_mgmt;
 grant insert, update on work.chunk_source to usher_mgmt;
 grant execute on function work.in_every_row(bigint), work.is_obsolete(bigint), work.may_hold_unreported_text(work.guestbook)
     to usher_mgmt;
+-- Anchor texts: MGMT stores what crawlers report, and forgets what is no longer there.
+grant select on work.anchor, work.anchored_page to usher_mgmt, usher_reader;
+grant insert, update, delete on work.anchor, work.anchored_page to usher_mgmt;
+grant execute on function
+    work.add_anchors(bigint[], text[], bigint[], text[], text[], interval, timestamptz),
+    work.expire_anchors(integer, interval, timestamptz), work.forget_anchors(bigint[], timestamptz),
+    work.count_inlinks(bigint[], interval, timestamptz), work.anchors_changed(integer, integer),
+    work.join_pages(bigint[], bigint[]), work.gains_pages(bigint[], bigint[])
+    to usher_mgmt;
 grant update ("rows", placed_rows, crawl_delay) on work.settings to usher_mgmt;
 grant execute on function
     work.settle(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],
