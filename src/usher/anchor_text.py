@@ -1,5 +1,6 @@
 """Anchor texts: what other pages call a page. Crawlers report them, MGMT stores them, builders index them."""
 
+import re
 from typing import Final, NamedTuple
 
 MAX_ANCHOR_CHARACTERS: Final = 100
@@ -9,6 +10,7 @@ MAX_PAGES_PER_ANCHOR: Final = (
 )
 MAX_INLINKS: Final = 2 * MAX_PAGES_PER_ANCHOR * MAX_ANCHORS_PER_PAGE
 _MAX_READ_CHARACTERS: Final = 1_000
+_LETTER: Final = re.compile(r"[^\W\d_]")
 _MIN_DIGITS: Final = 3  # `2` names a page of a list, `2026` a year
 
 # Texts that say nothing about the page that they lead to.
@@ -31,17 +33,11 @@ class Anchor(NamedTuple):
 
 def clean_anchor(text: str) -> str:
     """Return the text with single spaces and of bounded length; empty if it says nothing about the linked page."""
-    text = text[:_MAX_READ_CHARACTERS]
-    if not text.isprintable():
-        text = "".join(letter if letter.isprintable() else _blank(letter) for letter in text)
-    text = " ".join(text.split())[:MAX_ANCHOR_CHARACTERS].rstrip()
-    if text.strip(" .:»→…>").casefold() in _GENERIC_TEXTS:
+    text = " ".join(text[:_MAX_READ_CHARACTERS].split())
+    if not text.isprintable():  # control characters and soft hyphens
+        text = " ".join("".join(filter(str.isprintable, text)).split())
+    text = text[:MAX_ANCHOR_CHARACTERS].rstrip()
+    if text.strip(" .:»→…>").lower() in _GENERIC_TEXTS:
         return ""
-    if any(map(str.isalpha, text)) or sum(map(str.isdigit, text)) >= _MIN_DIGITS:
-        return text
-    return ""
-
-
-def _blank(letter: str) -> str:
-    """Replace white space by a blank, and drop what is invisible: control characters and soft hyphens."""
-    return " " if letter.isspace() else ""
+    has_word = _LETTER.search(text) or sum(map(str.isdigit, text)) >= _MIN_DIGITS
+    return text if has_word else ""

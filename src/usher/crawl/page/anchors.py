@@ -17,12 +17,14 @@ MAX_NODES_PER_LINK: Final = 50  # a link may contain the whole page
 _WITHOUT_TEXT: Final = frozenset({"script", "style", "noscript", "template"})
 
 
-def anchors_of(nodes: Iterable[LexborNode], urls: Mapping[str, str]) -> list[Anchor]:
+def anchors_of(
+    links: Iterable[tuple[LexborNode, str | None]], urls: Mapping[str, str]
+) -> list[Anchor]:
     """Return the texts of links, each text of a link once; `urls` has the canonical URL of each href."""
     anchors: dict[Anchor, None] = {}
     counts: Counter[str] = Counter()
-    for node in nodes:
-        url = urls.get(without_fragment(node.attrs.get("href") or ""))
+    for node, href in links:
+        url = urls.get(without_fragment(href)) if href else None
         if url is None or len(url) > MAX_URL_CHARACTERS or counts[url] == MAX_TEXTS_PER_LINK:
             continue
         if not (text := link_text(node)):

@@ -98,11 +98,12 @@ def _parse_html(markup: Markup, url: Url, robots_tags: Sequence[str], problem: s
     resolver = head.resolver(url)
     seconds, refresh = _refresh(head, resolver, own)
     nodes = [] if allowed.nofollow else list(chain(*(tree.css(_QUERY) for tree in markup.trees)))
-    hrefs = [] if allowed.nofollow else [*head.links, *map(_href, nodes)]
+    node_hrefs = list(map(_href, nodes))
+    hrefs = [] if allowed.nofollow else [*head.links, *node_hrefs]
     if refresh and seconds > MAX_REFRESH_SECONDS and not allowed.nofollow:
         hrefs.append(refresh)
     resolved = resolve_links(hrefs, resolver, own)
-    anchors = anchors_of(nodes, resolved.urls)
+    anchors = anchors_of(zip(nodes, node_hrefs, strict=True), resolved.urls)
     head.remove_hidden()
     return ParsedPage(
         "html",
