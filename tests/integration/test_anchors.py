@@ -31,8 +31,8 @@ class Web:
     async def begin(self) -> None:
         await hosts.register(self.conn, names=["a.com", "b.com"], now=NOW)
         await self.run(
-            "insert into work.guestbook (domain64, path, next_fetch) "
-            "select domain64, '/' || n, %s from work.hosts, generate_series(0, %s) n",
+            "insert into work.guestbook (domain64, path, next_fetch, indexed_in) "
+            "select domain64, '/' || n, %s, 1 from work.hosts, generate_series(0, %s) n",
             *(NOW, PAGES),
         )
         found = await self.ask(
@@ -66,12 +66,24 @@ class Web:
         )
         return {text: (own, other) for text, own, other in found}
 
-    async def page(self, page: str = "a.com/0") -> tuple[int, int, datetime | None]:
-        [found] = await self.ask(
-            "select inlinks, indexed_inlinks, reindex_at from work.anchored_page where page_id = %s",
-            self.id(page),
+    async def inlinks(self, page: str = "a.com/0") -> int:
+        [(number,)] = await self.ask("select work.inlinks(%s)", self.id(page))
+        assert isinstance(number, int)
+        return number
+
+    async def reindex_at(self, page: str = "a.com/0") -> datetime | None:
+        found = await self.ask(
+            "select reindex_at from work.anchored_page where page_id = %s", self.id(page)
         )
-        return found[0], found[1], found[2]
+        return found[0][0] if found else None
+
+    async def indexed(self) -> None:
+        """A builder was told of all anchors."""
+        await self.run(
+            "insert into work.anchored_page (page_id, indexed_inlinks) "
+            "select id, work.inlinks(id) from work.guestbook on conflict (page_id) "
+            "do update set indexed_inlinks = excluded.indexed_inlinks, reindex_at = null"
+        )
 
     def id(self, page: str) -> int:
         host, path = page.split("/")
@@ -89,14 +101,14 @@ async def test_a_linking_page_counts_once_however_often_it_is_crawled(web: Web) 
     links = [web.link("lighthouse", linking) for linking in ("a.com/1", "a.com/2", "b.com/1")]
     assert await web.add(*links) == 1
     assert await web.texts() == {"lighthouse": (2, 1)}
-    assert (await web.page())[0] == 3
+    assert await web.inlinks() == 3
     for later in (NOW, NOW + DAY, NOW + 30 * DAY):
         await web.add(*links, *links, now=later)
     assert await web.texts() == {"lighthouse": (2, 1)}
-    assert (await web.page())[0] == 3
+    assert await web.inlinks() == 3
     assert await web.add(web.link("lighthouse", "a.com/3"), web.link("tower", "a.com/3")) == 2
     assert await web.texts() == {"lighthouse": (3, 1), "tower": (1, 0)}
-    assert (await web.page())[0] == 4
+    assert await web.inlinks() == 4
 
 
 async def test_pages_that_are_unknown_and_links_to_oneself_are_ignored(web: Web) -> None:
@@ -154,7 +166,7 @@ async def test_nothing_larger_than_the_bounds_is_stored(web: Web) -> None:
 @pytest.mark.parametrize("seed", range(12))
 async def test_sql_and_the_model_agree(web: Web, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - a test
-    model, now = AnchorModel(REINDEX_PAUSE), NOW
+    model, now = AnchorModel(), NOW
     names = {id_: f"{host}{path}" for (host, path), id_ in web.ids.items()}
     targets = [web.id(page) for page in ("a.com/0", "b.com/0", "b.com/1")]
     for _ in range(20):
@@ -168,12 +180,6 @@ async def test_sql_and_the_model_agree(web: Web, seed: int) -> None:
             ((to, by, text, names[to][0] == names[by][0]) for to, by, text in links),
             now,
         )
-        if chance.random() < 0.2:
-            await web.run(
-                "update work.anchored_page set indexed_inlinks = inlinks, reindex_at = null"
-            )
-            for page in model.pages.values():
-                page.indexed_inlinks, page.reindex_at = page.inlinks, None
         stored = await web.ask(
             "select page_id, text, own_pages, other_pages, seen_at from work.anchor"
         )
@@ -182,13 +188,8 @@ async def test_sql_and_the_model_agree(web: Web, seed: int) -> None:
             for page, texts in model.anchors.items()
             for text, one in texts.items()
         )
-        counted = await web.ask(
-            "select page_id, inlinks, indexed_inlinks, reindex_at from work.anchored_page"
-        )
-        assert {page: rest for page, *rest in counted} == {
-            page: [one.inlinks, one.indexed_inlinks, one.reindex_at]
-            for page, one in model.pages.items()
-        }
+        for page in targets:
+            assert await web.inlinks(names[page]) == model.inlinks(page)
 
 
 async def test_the_rule_for_indexing_again_is_as_in_the_model(web: Web) -> None:
@@ -198,6 +199,25 @@ async def test_the_rule_for_indexing_again_is_as_in_the_model(web: Web) -> None:
     assert {(n, m): changed for n, m, changed in found} == {
         (n, m): changed_much(n, m) for n in range(21) for m in range(21)
     }
+
+
+async def test_a_page_is_scheduled_once_and_not_if_the_index_does_not_have_it(web: Web) -> None:
+    pages = ("a.com/0", "a.com/1")
+    await web.add(*(web.link("lighthouse", "a.com/2", page) for page in pages))
+    await web.run("update work.guestbook set indexed_in = null where id = %s", web.id("a.com/1"))
+    for later in (NOW, NOW + DAY):
+        await anchors.check_all_anchors(web.conn, now=later)
+        assert [await web.reindex_at(page) for page in pages] == [NOW + REINDEX_PAUSE, None]
+    await web.indexed()
+    await anchors.check_all_anchors(web.conn, now=NOW)
+    assert await web.reindex_at() is None
+    await web.add(web.link("lighthouse", "a.com/3"))
+    await anchors.check_all_anchors(web.conn, now=NOW)
+    assert await web.reindex_at() == NOW + REINDEX_PAUSE
+    await web.add(*(web.link("tower", f"a.com/{number}") for number in range(4, 9)))
+    await web.run("update work.anchored_page set indexed_inlinks = 5")
+    await anchors.check_all_anchors(web.conn, now=NOW)
+    assert await web.reindex_at() is None  # a builder was told of five of seven meanwhile
 
 
 # -- links that are gone
@@ -210,8 +230,8 @@ async def fetched(web: Web, page: str, status: int, at: datetime) -> None:
     )
 
 
-async def expire(web: Web, now: datetime, n: int = 100) -> int:
-    return await anchors.expire_anchors(web.conn, now=now, n=n)
+async def expire(web: Web, now: datetime) -> int:
+    return await anchors.check_anchors(web.conn, now=now)
 
 
 async def test_a_link_that_is_gone_is_forgotten_once_its_page_is_fetched_without_it(
@@ -220,20 +240,23 @@ async def test_a_link_that_is_gone_is_forgotten_once_its_page_is_fetched_without
     for linking in ("a.com/1", "a.com/2", "a.com/3", "b.com/1"):
         await fetched(web, linking, 200, NOW)
         await web.add(web.link("lighthouse", linking))
-    await web.run("update work.anchored_page set indexed_inlinks = inlinks, reindex_at = null")
-    assert await expire(web, NOW + 29 * DAY) == 0
-    assert await expire(web, NOW + 31 * DAY) == 1  # none was fetched since
+    await web.indexed()
+    assert await expire(web, NOW + 31 * DAY) == 0  # none was fetched since
     assert await web.texts() == {"lighthouse": (3, 1)}
     for linking, status in (("a.com/1", 200), ("a.com/2", 304), ("b.com/1", 301)):
         await fetched(web, linking, status, NOW + 50 * DAY)
-    assert await expire(web, NOW + 62 * DAY) == 1
+    await expire(web, NOW + 60 * DAY)  # a month after the last check
+    assert await web.texts() == {"lighthouse": (3, 1)}
+    await expire(web, NOW + 62 * DAY)
     assert await web.texts() == {"lighthouse": (2, 0)}
-    assert await web.page() == (2, 4, NOW + 62 * DAY + REINDEX_PAUSE)
+    assert await web.inlinks() == 2
+    assert await web.reindex_at() == NOW + 62 * DAY + REINDEX_PAUSE
+    await web.indexed()
     for linking in ("a.com/2", "a.com/3"):
         await fetched(web, linking, 200, NOW + 75 * DAY)
-    assert await expire(web, NOW + 93 * DAY) == 1
+    await expire(web, NOW + 93 * DAY)
     assert await web.texts() == {}
-    assert (await web.page())[:2] == (0, 4)
+    assert await web.reindex_at() == NOW + 93 * DAY + REINDEX_PAUSE
 
 
 async def test_a_text_that_is_reported_again_stays(web: Web) -> None:
@@ -241,16 +264,23 @@ async def test_a_text_that_is_reported_again_stays(web: Web) -> None:
     for days in (10, 20, 30, 40):
         await fetched(web, "a.com/1", 200, NOW + days * DAY)
         await web.add(web.link("lighthouse", "a.com/1"), now=NOW + days * DAY)
-    assert await expire(web, NOW + 41 * DAY) == 1
+    await expire(web, NOW + 41 * DAY)
     assert await web.texts() == {"lighthouse": (1, 0)}
 
 
-async def test_a_round_checks_a_bounded_number_of_texts_the_oldest_first(web: Web) -> None:
-    for number in range(4):
-        await web.add(web.link(f"t{number}", "a.com/1"), now=NOW + timedelta(minutes=number))
+async def test_a_round_checks_a_bounded_number_of_texts_and_the_next_continues(web: Web) -> None:
+    pages = sorted((web.id(f"a.com/{number}"), f"a.com/{number}") for number in range(2, 6))
+    for _, page in pages:
+        await web.add(web.link("x", "a.com/1", page), web.link("y", "a.com/1", page))
     await fetched(web, "a.com/1", 200, NOW + 20 * DAY)
-    assert await expire(web, NOW + 40 * DAY, 3) == 3
-    assert await web.texts() == {"t3": (1, 0)}
+    later, first, rounds = NOW + 40 * DAY, 0, []
+    while True:
+        first = await anchors.check_anchors(web.conn, first=first, now=later, n=3)
+        left = await web.ask("select count(*) from work.anchor")
+        rounds.append(left[0][0])
+        if not first:
+            break
+    assert rounds == [4, 0]
 
 
 async def test_a_removed_page_leaves_no_text(web: Web) -> None:
@@ -260,11 +290,12 @@ async def test_a_removed_page_leaves_no_text(web: Web) -> None:
         web.link("secret", "a.com/1"),
         web.link("tower", "a.com/2", "a.com/1"),
     )
-    await web.run("update work.anchored_page set indexed_inlinks = inlinks, reindex_at = null")
+    await web.indexed()
     assert await anchors.forget_anchors(web.conn, [web.id("a.com/1")], now=NOW) == 1
     assert await web.texts() == {"lighthouse": (0, 1)}
     assert await web.texts("a.com/1") == {}
-    assert await web.page() == (1, 2, NOW)
+    assert await web.inlinks() == 1
+    assert await web.reindex_at() == NOW
     assert await anchors.forget_anchors(web.conn, [web.id("a.com/9")], now=NOW) == 0
 
 
@@ -278,9 +309,7 @@ async def test_no_statement_reads_a_table_from_end_to_end(web: Web) -> None:
         "from work.guestbook g, generate_series(1, 20) n",
         NOW,
     )
-    await web.run(
-        "insert into work.anchored_page (page_id, inlinks) select id, 1 from work.guestbook"
-    )
+    await web.run("insert into work.anchored_page (page_id) select id from work.guestbook")
     await web.run("analyze work.anchor, work.anchored_page, work.guestbook")
     await web.run("load 'auto_explain'")
     await web.run("set local auto_explain.log_min_duration = 0")
@@ -289,7 +318,7 @@ async def test_no_statement_reads_a_table_from_end_to_end(web: Web) -> None:
     plans: list[str] = []
     web.conn.add_notice_handler(lambda notice: plans.append(notice.message_primary or ""))
     await web.add(web.link("lighthouse", "b.com/1"), web.link("t1", "b.com/2"))
-    await expire(web, NOW + 60 * DAY, 2)
+    await expire(web, NOW + 60 * DAY)
     text = "\n".join(plans)
     assert text.count("work.anchor") > 0 or text.count("on anchor") > 0
     assert scans(plans) == []
@@ -303,11 +332,11 @@ def scans(plans: Sequence[str]) -> list[str]:
 async def test_only_mgmt_writes_anchors(web: Web, role: str) -> None:
     await web.run(f"set local role {role}")
     for text in (
-        "insert into work.anchored_page (page_id, inlinks) values (1, 1)",
+        "insert into work.anchored_page (page_id) values (1)",
         "delete from work.anchor",
-        "update work.anchored_page set inlinks = 9",
+        "update work.anchored_page set indexed_inlinks = 9",
         "select work.forget_anchors('{1}', now())",
-        "select work.add_anchors(null, null, null, null, null, null, null)",
+        "select work.add_anchors(null, null, null, null, null, null)",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             async with web.conn.transaction():

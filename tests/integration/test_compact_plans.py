@@ -117,8 +117,8 @@ async def test_candidates_are_found_by_what_happened(conn: Connection) -> None:
         "select id, now(), '{1}', '{}', 'text' from work.guestbook"
     )
     await house.run(
-        "insert into work.anchored_page (page_id, inlinks, reindex_at) "
-        "select id, 1, case when id %% 9 = 0 then now() end from work.guestbook"
+        "insert into work.anchored_page (page_id, reindex_at) "
+        "select id, case when id %% 9 = 0 then now() end from work.guestbook"
     )
     await house.run("update work.chunk set page_ids = '{1,2,3}'")
     await house.run(

@@ -12,6 +12,7 @@ from usher.mgmt import anchors, compaction, compaction_merge, reindexing
 from usher.mgmt.anchors import LinkedText
 from usher.mgmt.compaction import MAX_OPEN_MERGES, MAX_SOURCES_PER_CHUNK, MERGE_TIMEOUT, MergedChunk
 from usher.mgmt.reindexing import MAX_WAIT, MIN_PAGES, WAITING_INTERVAL, DuePage, plan
+from usher.mgmt.watchdog import ANCHOR_CHECK_INTERVAL, Watchdog
 
 SOON = NOW + timedelta(hours=3)
 
@@ -23,6 +24,7 @@ class Linked(House):
         [(number,)] = await self.ask("select domain64 from work.hosts")
         links = [LinkedText(number, linked, number, path, text) for path in linking]
         await anchors.add_anchors(self.conn, links, now=NOW)
+        await anchors.check_all_anchors(self.conn, now=NOW)
 
     async def reindex(self, now: datetime = SOON, *, by_hand: bool = False) -> MergedChunk | None:
         async with self.conn.transaction():
@@ -30,8 +32,8 @@ class Linked(House):
 
     async def page(self, path: str) -> tuple[int, int, datetime | None]:
         [found] = await self.ask(
-            "select inlinks, indexed_inlinks, reindex_at from work.anchored_page "
-            "join work.guestbook on id = page_id where path = %s",
+            "select work.inlinks(id), indexed_inlinks, reindex_at from work.guestbook "
+            "left join work.anchored_page on id = page_id where path = %s",
             path,
         )
         return found[0], found[1], found[2]
@@ -101,7 +103,7 @@ async def test_a_page_waits_until_its_chunk_is_in_every_row(linked: Linked) -> N
 async def test_a_page_without_a_text_gets_its_anchors_with_its_next_visit(linked: Linked) -> None:
     await linked.link("lighthouse", "/0", "/10")
     assert await linked.reindex() is None
-    assert await linked.page("/0") == (1, 0, None)
+    assert (await linked.page("/0"))[2] is None
     chunk = await linked.fetch("/0")
     [page] = (await anchors.page_links(linked.conn, [chunk]))[chunk]
     assert page.anchors == [AnchorCount("lighthouse", 1)]
@@ -185,3 +187,22 @@ async def test_what_is_begun_by_hand_needs_no_pause(linked: Linked) -> None:
         "select pages from work.compaction_candidate where pages = %s",
         compaction.PAGES_PER_MERGED_CHUNK,
     )
+
+
+async def test_the_watchdog_checks_all_anchors_now_and_then(linked: Linked) -> None:
+    watchdog = Watchdog("")
+    await linked.crawl("/0")
+    await watchdog.reindex(linked.conn, NOW)
+    [(number,)] = await linked.ask("select domain64 from work.hosts")
+    link = LinkedText(number, "/0", number, "/10", "lighthouse")
+    await anchors.add_anchors(linked.conn, [link], now=NOW)
+    await watchdog.reindex(linked.conn, NOW + ANCHOR_CHECK_INTERVAL / 2)
+    assert (await linked.page("/0"))[2] is None
+    checked = NOW + ANCHOR_CHECK_INTERVAL
+    await watchdog.reindex(linked.conn, checked)
+    due = checked + anchors.REINDEX_PAUSE
+    assert (await linked.page("/0"))[2] == due
+    await watchdog.reindex(linked.conn, due)
+    assert await linked.ask("select from work.chunk_source") == []
+    await watchdog.reindex(linked.conn, due + MAX_WAIT)
+    assert len(await linked.ask("select from work.chunk_source")) == 1

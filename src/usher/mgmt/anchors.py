@@ -13,7 +13,7 @@ from usher.messages.builder import AnchorCount, PageLinks
 
 store = load_statements(__file__)
 REINDEX_PAUSE: Final = timedelta(hours=1)  # in which more anchors of a page may come
-ANCHORS_PER_ROUND: Final = 1_000
+ANCHORS_PER_CHECK: Final = 2_000
 
 
 class LinkedText(NamedTuple):
@@ -26,17 +26,8 @@ class LinkedText(NamedTuple):
     text: str
 
 
-async def add_anchors(
-    conn: Connection,
-    links: Sequence[LinkedText],
-    *,
-    now: datetime,
-    pause: timedelta = REINDEX_PAUSE,
-) -> int:
-    """Store the texts of links; returns how many texts are new or have a new linking page.
-
-    Pages whose anchors changed much are indexed again after the pause.
-    """
+async def add_anchors(conn: Connection, links: Sequence[LinkedText], *, now: datetime) -> int:
+    """Store the texts of links; returns how many texts are new or have a new linking page."""
     if not links:
         return 0
     domain64s, paths, linking_domain64s, linking_paths, texts = zip(*links, strict=True)
@@ -47,7 +38,6 @@ async def add_anchors(
         linking_domain64s=array(linking_domain64s),
         linking_paths=array(linking_paths),
         texts=array(texts),
-        pause=pause,
         now=now,
     )
     return number
@@ -64,12 +54,27 @@ async def page_links(conn: Connection, chunks: Sequence[int]) -> dict[int, list[
     return pages
 
 
-async def expire_anchors(
-    conn: Connection, *, now: datetime, n: int = ANCHORS_PER_ROUND, pause: timedelta = REINDEX_PAUSE
+async def check_anchors(
+    conn: Connection,
+    *,
+    first: int = 0,
+    now: datetime,
+    n: int = ANCHORS_PER_CHECK,
+    pause: timedelta = REINDEX_PAUSE,
 ) -> int:
-    """Forget linking pages that no longer have the link; returns how many texts were checked."""
-    number: int = await store.expire_anchors.value(conn, n=n, pause=pause, now=now)
-    return number
+    """Check n texts of pages from `first` on: forget links that are gone, and schedule pages to index again.
+
+    Returns the page to continue with, 0 at the end.
+    """
+    following = await store.check_anchors.value(conn, first=first, n=n, pause=pause, now=now)
+    return following or 0
+
+
+async def check_all_anchors(conn: Connection, *, now: datetime) -> None:
+    """Check the anchors of all pages, as `check_anchors`."""
+    first = await check_anchors(conn, now=now)
+    while first:
+        first = await check_anchors(conn, first=first, now=now)
 
 
 async def forget_anchors(conn: Connection, pages: Sequence[int], *, now: datetime) -> int:

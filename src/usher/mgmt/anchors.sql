@@ -2,7 +2,7 @@
 -- Adds the texts of links; returns how many texts are new or have a new linking page.
 select work.add_anchors(
     domain64s => %(domain64s)s, paths => %(paths)s, linking_domain64s => %(linking_domain64s)s,
-    linking_paths => %(linking_paths)s, texts => %(texts)s, pause => %(pause)s, at => %(now)s
+    linking_paths => %(linking_paths)s, texts => %(texts)s, at => %(now)s
 );
 
 -- name: page_links
@@ -19,17 +19,24 @@ with page as materialized (
     from work.chunk_source m
     cross join lateral unnest(m.given) as p (id)
     where m.chunk_id = any(%(chunks)s)
+), counted as materialized (
+    select p.id, work.inlinks(p.id) as inlinks from (select distinct id from page) p
 ), told as (
-    update work.anchored_page a
-    set indexed_inlinks = a.inlinks, reindex_at = null
-    where a.page_id = any(array(select id from page order by id))
-        and (a.indexed_inlinks <> a.inlinks or a.reindex_at is not null)
+    insert into work.anchored_page as a (page_id, indexed_inlinks)
+    select c.id, c.inlinks
+    from counted c
+    left join lateral (
+        select indexed_inlinks, reindex_at from work.anchored_page where page_id = c.id offset 0
+    ) known on true
+    where c.inlinks <> coalesce(known.indexed_inlinks, 0) or known.reindex_at is not null
+    order by c.id
+    on conflict (page_id) do update set indexed_inlinks = excluded.indexed_inlinks, reindex_at = null
 )
-select page.chunk_id, h.name || g.path as key, g.depth, coalesce(a.inlinks, 0) as inlinks, t.texts, t.numbers
+select page.chunk_id, h.name || g.path as key, g.depth, counted.inlinks, t.texts, t.numbers
 from page
+join counted on counted.id = page.id
 cross join lateral (select domain64, path, depth from work.guestbook where id = page.id offset 0) g
 cross join lateral (select name from work.hosts where domain64 = g.domain64 offset 0) h
-left join lateral (select inlinks from work.anchored_page where page_id = page.id offset 0) a on true
 left join lateral (
     select
         coalesce(array_agg(w.text order by w.number desc, w.text), '{}') as texts,
@@ -40,9 +47,9 @@ left join lateral (
 ) t on true
 order by page.chunk_id, page.id;
 
--- name: expire_anchors
--- Forgets linking pages that no longer have a link with its text; returns how many texts it checked.
-select work.expire_anchors(most => %(n)s, pause => %(pause)s, at => %(now)s);
+-- name: check_anchors
+-- Forgets links that are gone, and schedules pages whose anchors changed much; returns the page to continue with, null at the end.
+select work.check_anchors(first => %(first)s, most => %(n)s, pause => %(pause)s, at => %(now)s);
 
 -- name: forget_anchors
 -- Forgets the texts of links to and on these pages; returns how many other pages changed.

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
-from usher.mgmt import compaction, components
+from usher.mgmt import anchors, compaction, components
 from usher.mgmt.compaction import (
     MAX_SOURCES_PER_CHUNK,
     MERGE_TIMEOUT,
@@ -68,8 +68,10 @@ def plan(pages: Sequence[DuePage], *, now: datetime, by_hand: bool = False) -> R
 async def reindex(conn: Connection, *, now: datetime, by_hand: bool = False) -> MergedChunk | None:
     """Begin to index due pages again, if compaction leaves a merge free; needs a transaction.
 
-    `by_hand` includes pages whose anchors changed a moment ago.
+    `by_hand` checks all anchors first, and includes pages whose anchors changed a moment ago.
     """
+    if by_hand:
+        await anchors.check_all_anchors(conn, now=now)
     if not await compaction.may_begin_merge(conn):
         return None
     due = datetime.max.replace(tzinfo=UTC) if by_hand else now

@@ -8,7 +8,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from usher.background import wait_up_to
@@ -56,6 +56,7 @@ MAX_SILENCE_SECONDS: Final = 120.0  # then PostgreSQL ends the connection of a l
 CALL_SECONDS: Final = (
     3.0  # that a call counts at least as a sign of life: MGMT writes one every two seconds
 )
+ANCHOR_CHECK_INTERVAL: Final = timedelta(minutes=10)  # after all anchors were checked
 CHUNKS_PER_TRANSACTION: Final = 1_000  # chunks in one transaction
 ROLE: Final = "usher_mgmt"
 DEFAULT_RETENTION: Final = Retention()
@@ -103,6 +104,8 @@ class Watchdog:
         self.leading = False
         self.silent_since: datetime | None = None
         self.silent_components = 0
+        self.next_anchors = 0  # the page whose anchors are checked next
+        self.anchors_checked_at = datetime.min.replace(tzinfo=UTC)  # all of them
 
     @property
     def suspects_itself(self) -> bool:
@@ -312,7 +315,10 @@ class Watchdog:
 
     async def reindex(self, conn: Connection, now: datetime) -> None:
         """Index pages again whose anchors changed much, and forget the anchors of links that are gone."""
-        await anchors.expire_anchors(conn, now=now)
+        if now >= self.anchors_checked_at + ANCHOR_CHECK_INTERVAL:
+            self.next_anchors = await anchors.check_anchors(conn, first=self.next_anchors, now=now)
+            if not self.next_anchors:
+                self.anchors_checked_at = now
         async with conn.transaction():
             merge = await reindexing.reindex(conn, now=now)
         if merge:

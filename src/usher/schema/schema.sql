@@ -20,7 +20,7 @@ CREATE FUNCTION work.adapted_cadence(cadence interval, host_cadence interval, ch
     )
 $$;
 
-CREATE FUNCTION work.add_anchors(domain64s bigint[], paths text[], linking_domain64s bigint[], linking_paths text[], texts text[], pause interval, at timestamp with time zone) RETURNS integer
+CREATE FUNCTION work.add_anchors(domain64s bigint[], paths text[], linking_domain64s bigint[], linking_paths text[], texts text[], at timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -30,6 +30,7 @@ CREATE FUNCTION work.add_anchors(domain64s bigint[], paths text[], linking_domai
 #variable_conflict use_column
 declare
     changed bigint[];
+    crowded bigint[];
 begin
     with given as materialized (
         select * from unnest(domain64s, paths, linking_domain64s, linking_paths, texts)
@@ -44,7 +45,7 @@ begin
             select id from work.guestbook where domain64 = k.domain64 and path = k.path offset 0
         ) g
     ),
-    counted as (
+    counted as materialized (
         select
             linked.id as page_id, given.text,
             array_agg(distinct linking.id) filter (where given.domain64 = given.linking_domain64) as own_pages,
@@ -55,15 +56,39 @@ begin
         where linked.id <> linking.id
         group by linked.id, given.text
     ),
+    fresh as (
+        -- Most texts are as they were. An insert that finds its row locks it, which costs as much as an update.
+        select c.page_id, c.text, coalesce(c.own_pages[:16], '{}') as own_pages, coalesce(c.other_pages[:16], '{}') as other_pages
+        from counted c
+        left join lateral (
+            select own_pages, other_pages, seen_at from work.anchor where page_id = c.page_id and text = c.text offset 0
+        ) a on true
+        where a.seen_at is null
+            or work.gains_pages(a.own_pages, c.own_pages)
+            or work.gains_pages(a.other_pages, c.other_pages)
+            or a.seen_at < at - interval '7 days'
+    ),
     written as (
         insert into work.anchor as a (page_id, text, own_pages, other_pages, seen_at)
-        select
-            page_id, text, coalesce(own_pages[:16], '{}'), coalesce(other_pages[:16], '{}'), at
-        from counted
+        select page_id, text, own_pages, other_pages, at
+        from fresh
         order by page_id, text collate "C"
         on conflict (page_id, text) do update
-        set own_pages = work.join_pages(a.own_pages, excluded.own_pages),
-            other_pages = work.join_pages(a.other_pages, excluded.other_pages),
+        -- Not a function: PostgreSQL would call it for each row, which takes longer than the rest of the update.
+        set own_pages = case
+                when work.gains_pages(a.own_pages, excluded.own_pages)
+                then (a.own_pages || array(
+                    select n from unnest(excluded.own_pages) as n where n <> all(a.own_pages) order by n
+                ))[:16]
+                else a.own_pages
+            end,
+            other_pages = case
+                when work.gains_pages(a.other_pages, excluded.other_pages)
+                then (a.other_pages || array(
+                    select n from unnest(excluded.other_pages) as n where n <> all(a.other_pages) order by n
+                ))[:16]
+                else a.other_pages
+            end,
             seen_at = greatest(a.seen_at, excluded.seen_at)
         where work.gains_pages(a.own_pages, excluded.own_pages)
             or work.gains_pages(a.other_pages, excluded.other_pages)
@@ -74,28 +99,14 @@ begin
     if changed is null then
         return 0;
     end if;
-    delete from work.anchor a
-    using (
-        select ranked.page_id, ranked.text
-        from (
-            select
-                w.page_id, w.text,
-                row_number() over (
-                    partition by w.page_id
-                    order by cardinality(w.other_pages) > 0 desc, cardinality(w.own_pages) + cardinality(w.other_pages) desc,
-                        w.seen_at desc, w.text
-                ) as place
-            from (select distinct unnest(changed) as page_id) p
-            cross join lateral (select * from work.anchor where page_id = p.page_id offset 0) w
-        ) ranked
-        cross join lateral (
-            -- A row that another call writes stays until the next call: waiting for it could deadlock.
-            select from work.anchor l where l.page_id = ranked.page_id and l.text = ranked.text for update skip locked
-        ) locked
-        where ranked.place > 20
-    ) surplus
-    where a.page_id = surplus.page_id and a.text = surplus.text;
-    perform work.count_inlinks(changed, pause, at);
+    crowded := array(
+        select p.page_id
+        from (select distinct unnest(changed) as page_id) p
+        where (select count(*) from work.anchor a where a.page_id = p.page_id) > 20
+    );
+    if crowded <> '{}' then
+        perform work.drop_weak_anchors(crowded);
+    end if;
     return cardinality(changed);
 end
 $$;
@@ -175,6 +186,66 @@ begin
     insert into work.incarnation (id, since, reason) values (new_id, now(), why)
     on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason;
     return new_id;
+end
+$$;
+
+CREATE FUNCTION work.check_anchors(first bigint, most integer, pause interval, at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    last bigint;
+    pages bigint[];
+begin
+    -- Whole pages, so that the next call begins with the next page.
+    select max(t.page_id), array_agg(distinct t.page_id) into last, pages
+    from (select page_id from work.anchor where page_id >= first order by page_id limit most) t;
+    if pages is null then
+        return null;
+    end if;
+    with old as materialized (
+        select page_id, text, own_pages, other_pages, seen_at
+        from work.anchor
+        where page_id between first and last and seen_at < at - interval '30 days'
+        order by page_id, text
+        for update skip locked
+    ),
+    rest as materialized (
+        select
+            old.page_id, old.text,
+            array(select id from unnest(old.own_pages) as id where work.has_link(id, old.seen_at)) as own_pages,
+            array(select id from unnest(old.other_pages) as id where work.has_link(id, old.seen_at)) as other_pages
+        from old
+    ),
+    stays as (
+        update work.anchor a set own_pages = rest.own_pages, other_pages = rest.other_pages, seen_at = at
+        from rest
+        where a.page_id = rest.page_id and a.text = rest.text and (rest.own_pages <> '{}' or rest.other_pages <> '{}')
+    )
+    delete from work.anchor a using rest
+    where a.page_id = rest.page_id and a.text = rest.text and rest.own_pages = '{}' and rest.other_pages = '{}';
+
+    insert into work.anchored_page as p (page_id, reindex_at)
+    select c.page_id, case when work.anchors_changed(c.inlinks, coalesce(c.indexed_inlinks, 0)) then at + pause end
+    from (
+        select g.page_id, work.inlinks(g.page_id) as inlinks, known.indexed_inlinks, known.reindex_at
+        from unnest(pages) as g (page_id)
+        cross join lateral (
+            select from work.guestbook where id = g.page_id and indexed_in is not null offset 0
+        ) searchable
+        left join lateral (
+            select indexed_inlinks, reindex_at from work.anchored_page where page_id = g.page_id offset 0
+        ) known on true
+        offset 0
+    ) c
+    where work.anchors_changed(c.inlinks, coalesce(c.indexed_inlinks, 0)) = (c.reindex_at is null)
+    order by c.page_id
+    on conflict (page_id) do update set reindex_at = excluded.reindex_at;
+    return case when (select count(*) from (select from work.anchor where page_id > last limit 1) t) > 0 then last + 1 end;
 end
 $$;
 
@@ -438,34 +509,6 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.count_inlinks(pages bigint[], pause interval, at timestamp with time zone) RETURNS void
-    LANGUAGE plpgsql
-    SET search_path TO ''
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    AS $$
-#variable_conflict use_column
-begin
-    insert into work.anchored_page as p (page_id, inlinks, reindex_at)
-    select g.page_id, linking.number, at + pause
-    from (select distinct unnest(pages) as page_id order by 1) g
-    cross join lateral (
-        select count(distinct n)::integer as number
-        from work.anchor a
-        cross join lateral unnest(a.own_pages || a.other_pages) as n
-        where a.page_id = g.page_id
-        offset 0
-    ) linking
-    order by g.page_id
-    on conflict (page_id) do update
-    set inlinks = excluded.inlinks,
-        reindex_at = case
-            when work.anchors_changed(excluded.inlinks, p.indexed_inlinks) then coalesce(p.reindex_at, excluded.reindex_at)
-        end
-    where p.inlinks <> excluded.inlinks;
-end
-$$;
-
 CREATE FUNCTION work.count_placements() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -589,6 +632,37 @@ $$;
 
 COMMENT ON FUNCTION work.domain64_range(tld integer, domain integer, subdomain integer) IS 'Every number under a TLD, a domain or one host: half-open, the last subdomain inside.';
 
+CREATE FUNCTION work.drop_weak_anchors(pages bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+begin
+    delete from work.anchor a
+    using (
+        select ranked.page_id, ranked.text
+        from (
+            select
+                w.page_id, w.text,
+                row_number() over (
+                    partition by w.page_id
+                    order by cardinality(w.other_pages) > 0 desc, cardinality(w.own_pages) + cardinality(w.other_pages) desc,
+                        w.seen_at desc, w.text
+                ) as place
+            from unnest(pages) as p (page_id)
+            cross join lateral (select * from work.anchor where page_id = p.page_id offset 0) w
+        ) ranked
+        cross join lateral (
+            select from work.anchor l where l.page_id = ranked.page_id and l.text = ranked.text for update skip locked
+        ) locked
+        where ranked.place > 20
+    ) surplus
+    where a.page_id = surplus.page_id and a.text = surplus.text;
+end
+$$;
+
 CREATE FUNCTION work.effective_crawl_delay(host_delay interval, robots_delay interval, general_delay interval) RETURNS interval
     LANGUAGE sql IMMUTABLE
     AS $$ select coalesce(host_delay, greatest(general_delay, robots_delay)) $$;
@@ -679,67 +753,6 @@ CREATE FUNCTION work.error_kind(page work.guestbook) RETURNS text
         when page.reason like 'the host is unreachable%' then 'unreachable'
         else left(split_part(page.reason, ':', 1), 60)
     end
-$$;
-
-CREATE FUNCTION work.expire_anchors(most integer, pause interval, at timestamp with time zone) RETURNS integer
-    LANGUAGE plpgsql
-    SET search_path TO ''
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    AS $$
-#variable_conflict use_column
-declare
-    checked bigint[];
-begin
-    with old as materialized (
-        select page_id, text, own_pages, other_pages, seen_at
-        from work.anchor
-        where seen_at < at - interval '30 days'
-        order by seen_at
-        limit most
-        for update skip locked
-    ),
-    linking as materialized (
-        select old.page_id, old.text, p.id, p.is_own
-        from old
-        cross join lateral (
-            select id, true as is_own from unnest(old.own_pages) as id
-            union all
-            select id, false from unnest(old.other_pages) as id
-        ) p
-        where not exists (
-            select from work.guestbook g
-            where g.id = p.id
-                and (g.gone or (g.status <> 304 and g.last_fetched > old.seen_at + interval '8 days'))
-            offset 0
-        )
-    ),
-    rest as (
-        select
-            old.page_id, old.text,
-            coalesce(array_agg(l.id) filter (where l.is_own), '{}') as own_pages,
-            coalesce(array_agg(l.id) filter (where not l.is_own), '{}') as other_pages
-        from old
-        left join linking l on l.page_id = old.page_id and l.text = old.text
-        group by old.page_id, old.text
-    ),
-    deleted as (
-        delete from work.anchor a using rest
-        where a.page_id = rest.page_id and a.text = rest.text and rest.own_pages = '{}' and rest.other_pages = '{}'
-    ),
-    stays as (
-        update work.anchor a set own_pages = rest.own_pages, other_pages = rest.other_pages, seen_at = at
-        from rest
-        where a.page_id = rest.page_id and a.text = rest.text and (rest.own_pages <> '{}' or rest.other_pages <> '{}')
-    )
-    select array_agg(page_id) into checked from old;
-    if checked is null then
-        return 0;
-    end if;
-    perform work.count_inlinks(checked, pause, at);
-    return cardinality(checked);
-end
 $$;
 
 CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT reported integer, OUT unreported integer) RETURNS record
@@ -856,8 +869,7 @@ begin
         return 0;
     end if;
     delete from work.anchor where page_id = any(changed) and own_pages = '{}' and other_pages = '{}';
-    perform work.count_inlinks(changed, interval '0', at);
-    update work.anchored_page set reindex_at = at where page_id = any(changed) and indexed_inlinks > 0;
+    update work.anchored_page set reindex_at = at where page_id = any(changed);
     return cardinality(changed);
 end
 $$;
@@ -882,6 +894,15 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.has_link(page bigint, reported timestamp with time zone) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+    select not exists (
+        select from work.guestbook g
+        where g.id = page and (g.gone or (g.status <> 304 and g.last_fetched > reported + interval '8 days'))
+    );
+$$;
+
 CREATE FUNCTION work.hinted_pause(host_cadence interval) RETURNS interval
     LANGUAGE sql IMMUTABLE
     AS $$ select make_interval(secs => greatest(3600, div(extract(epoch from host_cadence), 8))) $$;
@@ -898,6 +919,15 @@ CREATE FUNCTION work.in_every_row(chunk bigint) RETURNS boolean
         where p.chunk_id = chunk and p.state = 'loaded' and p."row" <= h."rows" and c.health = 'healthy'
     )
     from work.settings h;
+$$;
+
+CREATE FUNCTION work.inlinks(page bigint) RETURNS integer
+    LANGUAGE sql STABLE
+    AS $$
+    select count(distinct n)::integer
+    from work.anchor a
+    cross join lateral unnest(a.own_pages || a.other_pages) as n
+    where a.page_id = page;
 $$;
 
 CREATE FUNCTION work.is_gone(result text, status smallint, is_indexed boolean, misses smallint) RETURNS boolean
@@ -922,12 +952,6 @@ CREATE FUNCTION work.is_obsolete(chunk bigint) RETURNS boolean
             select from (select distinct newer, ready from work.stale_copy where chunk_id = chunk) o
             where case when o.newer is null then not o.ready else not work.in_every_row(o.newer) end
         );
-$$;
-
-CREATE FUNCTION work.join_pages(old bigint[], new bigint[]) RETURNS bigint[]
-    LANGUAGE sql IMMUTABLE
-    AS $$
-    select (old || array(select n from unnest(new) as n where n <> all(old) order by n))[:16];
 $$;
 
 CREATE FUNCTION work.lock_out_knocks(domain64s bigint[]) RETURNS bigint[]
@@ -1714,7 +1738,8 @@ CREATE TABLE work.anchor (
     CONSTRAINT anchor_other_pages_few CHECK ((cardinality(other_pages) <= 16)),
     CONSTRAINT anchor_own_pages_few CHECK ((cardinality(own_pages) <= 16)),
     CONSTRAINT anchor_text_short CHECK (((char_length(text) >= 1) AND (char_length(text) <= 100)))
-);
+)
+WITH (fillfactor='80');
 
 COMMENT ON TABLE work.anchor IS 'The texts of links to a page, at most 20 for each page.';
 
@@ -1728,14 +1753,11 @@ COMMENT ON COLUMN work.anchor.other_pages IS 'The linking pages of other hosts, 
 
 CREATE TABLE work.anchored_page (
     page_id bigint NOT NULL,
-    inlinks integer NOT NULL,
     indexed_inlinks integer DEFAULT 0 NOT NULL,
     reindex_at timestamp with time zone
 );
 
-COMMENT ON COLUMN work.anchored_page.inlinks IS 'Distinct linking pages in work.anchor.';
-
-COMMENT ON COLUMN work.anchored_page.indexed_inlinks IS 'The same when the anchors were last sent to a builder.';
+COMMENT ON COLUMN work.anchored_page.indexed_inlinks IS 'Distinct linking pages (work.inlinks) when the anchors were last sent to a builder.';
 
 COMMENT ON COLUMN work.anchored_page.reindex_at IS 'When to index the page again (work.anchors_changed); null if not.';
 
@@ -2202,8 +2224,6 @@ ALTER TABLE ONLY work.unrestored
 
 ALTER TABLE ONLY work.watchdog_round
     ADD CONSTRAINT watchdog_round_pkey PRIMARY KEY (is_only);
-
-CREATE INDEX anchor_seen ON work.anchor USING btree (seen_at);
 
 CREATE INDEX anchored_page_reindex ON work.anchored_page USING btree (reindex_at) WHERE (reindex_at IS NOT NULL);
 

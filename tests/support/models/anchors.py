@@ -22,13 +22,6 @@ class StoredAnchor:
         return {*self.own_pages, *self.other_pages}
 
 
-@dataclass(slots=True)
-class AnchoredPage:
-    inlinks: int = 0
-    indexed_inlinks: int = 0
-    reindex_at: datetime | None = None
-
-
 def changed_much(inlinks: int, indexed: int) -> bool:
     few, many = sorted((inlinks, indexed))
     return many > 0 and many >= 2 * few
@@ -37,10 +30,8 @@ def changed_much(inlinks: int, indexed: int) -> bool:
 class AnchorModel:
     """The anchors of pages by page and text."""
 
-    def __init__(self, pause: timedelta) -> None:
-        self.pause = pause
+    def __init__(self) -> None:
         self.anchors: dict[int, dict[str, StoredAnchor]] = defaultdict(dict)
-        self.pages: dict[int, AnchoredPage] = {}
 
     def add(self, links: Iterable[tuple[int, int, str, bool]], now: datetime) -> None:
         """Add (linked page, linking page, text, same host)."""
@@ -56,7 +47,9 @@ class AnchorModel:
             ]
             if any(changed):
                 self._trim(page)
-                self._count(page, now)
+
+    def inlinks(self, page: int) -> int:
+        return len(set().union(*(anchor.pages for anchor in self.anchors[page].values())))
 
     def _add(self, page: int, text: str, own: set[int], other: set[int], now: datetime) -> bool:
         stored = self.anchors[page].get(text)
@@ -84,14 +77,3 @@ class AnchorModel:
 
         for text in sorted(texts, key=rank)[MAX_ANCHORS_PER_PAGE:]:
             del texts[text]
-
-    def _count(self, page: int, now: datetime) -> None:
-        counted = self.pages.setdefault(page, AnchoredPage())
-        inlinks = len(set().union(*(anchor.pages for anchor in self.anchors[page].values())))
-        if inlinks == counted.inlinks:
-            return
-        counted.inlinks = inlinks
-        if changed_much(inlinks, counted.indexed_inlinks):
-            counted.reindex_at = counted.reindex_at or now + self.pause
-        else:
-            counted.reindex_at = None

@@ -51,10 +51,10 @@ grant execute on function work.in_every_row(bigint), work.is_obsolete(bigint), w
 grant select on work.anchor, work.anchored_page to usher_mgmt, usher_reader;
 grant insert, update, delete on work.anchor, work.anchored_page to usher_mgmt;
 grant execute on function
-    work.add_anchors(bigint[], text[], bigint[], text[], text[], interval, timestamptz),
-    work.expire_anchors(integer, interval, timestamptz), work.forget_anchors(bigint[], timestamptz),
-    work.count_inlinks(bigint[], interval, timestamptz), work.anchors_changed(integer, integer),
-    work.join_pages(bigint[], bigint[]), work.gains_pages(bigint[], bigint[])
+    work.add_anchors(bigint[], text[], bigint[], text[], text[], timestamptz),
+    work.check_anchors(bigint, integer, interval, timestamptz), work.forget_anchors(bigint[], timestamptz),
+    work.anchors_changed(integer, integer), work.inlinks(bigint),
+    work.drop_weak_anchors(bigint[]), work.has_link(bigint, timestamptz), work.gains_pages(bigint[], bigint[])
     to usher_mgmt;
 grant update ("rows", placed_rows, crawl_delay) on work.settings to usher_mgmt;
 grant execute on function

@@ -16,18 +16,18 @@ comment on column work.anchor.seen_at is 'When a crawler reported the text last,
 comment on column work.anchor.own_pages is 'The linking pages of the same host, at most 16.';
 comment on column work.anchor.other_pages is 'The linking pages of other hosts, at most 16.';
 
-create index anchor_seen on work.anchor (seen_at);
+-- Room for the next linking pages on the same page of the table, so that no index changes.
+alter table work.anchor set (fillfactor = 80);
 
--- The number of pages that link to a page with a text, now and when a builder was last told.
+-- What a builder was last told of the anchors of a page.
 create table work.anchored_page (
     page_id bigint primary key,
-    inlinks integer not null,
     indexed_inlinks integer not null default 0,
     reindex_at timestamptz
 );
 
-comment on column work.anchored_page.inlinks is 'Distinct linking pages in work.anchor.';
-comment on column work.anchored_page.indexed_inlinks is 'The same when the anchors were last sent to a builder.';
+comment on column work.anchored_page.indexed_inlinks is
+    'Distinct linking pages (work.inlinks) when the anchors were last sent to a builder.';
 comment on column work.anchored_page.reindex_at is 'When to index the page again (work.anchors_changed); null if not.';
 
 create index anchored_page_reindex on work.anchored_page (reindex_at) where reindex_at is not null;
