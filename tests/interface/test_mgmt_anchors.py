@@ -58,7 +58,7 @@ def test_texts_are_stored_with_the_links_and_sent_to_builders(
         "inlinks": 2,
         "anchors": [["the lighthouse", 2]],
     }
-    assert told["one.test/"] == {"key": "one.test/"}
+    assert told.keys() == {"one.test/b"}  # nothing to say about the others
 
 
 def test_links_may_have_been_added_before(crawler: Component, database: str) -> None:

@@ -97,7 +97,8 @@ def content_chunk(
         sha256=chunk.sha256,
         bytes=chunk.bytes,
         made_of=sources,
-        links=links,
+        # A merge replaces the anchors that the index has, also by none.
+        links=[page for page in links if sources or page.depth or page.inlinks],
     )
 
 
