@@ -1,5 +1,6 @@
 """Anchor texts in the database: counted by linking page, bounded for each page, forgotten when the link is gone."""
 
+import asyncio
 import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -11,7 +12,7 @@ import pytest
 from support.mgmt.admitted_pages import NOW
 from support.models.anchors import AnchorModel, changed_much
 from usher.anchor_text import MAX_ANCHORS_PER_PAGE, MAX_PAGES_PER_ANCHOR
-from usher.db.pool import Connection
+from usher.db.pool import Connection, connect
 from usher.door import hosts
 from usher.mgmt import anchors
 from usher.mgmt.anchors import REINDEX_PAUSE, LinkedText
@@ -341,3 +342,34 @@ async def test_only_mgmt_writes_anchors(web: Web, role: str) -> None:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             async with web.conn.transaction():
                 await web.run(text)
+
+
+async def test_batches_at_the_same_time_lose_nothing_and_do_not_deadlock(database: str) -> None:
+    """Two calls write the same texts in different orders, and pages have more texts than they may."""
+    async with await connect(database) as conn:
+        web = Web(conn)
+        async with conn.transaction():
+            await web.begin()
+    targets = [f"a.com/{number}" for number in range(5)]
+
+    async def add(seed: int) -> None:
+        chance = random.Random(seed)  # noqa: S311 - a test
+        async with await connect(database) as conn:
+            for _ in range(20):
+                links = [
+                    web.link(f"t{number}", f"b.com/{seed}", target)
+                    for number in range(25)
+                    for target in targets
+                ]
+                chance.shuffle(links)
+                await anchors.add_anchors(conn, links, now=NOW)
+
+    await asyncio.gather(*(add(seed) for seed in range(1, 5)))
+    for seed in range(1, 5):  # a text that was displaced for a moment lost its pages
+        await add(seed)
+    async with await connect(database) as conn:
+        web.conn = conn
+        for target in targets:
+            texts = await web.texts(target)
+            assert len(texts) == MAX_ANCHORS_PER_PAGE
+            assert set(texts.values()) == {(0, 4)}
