@@ -6,10 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from support.mgmt.chunk_trade import documents
+from usher.anchor_text import MAX_INLINKS
 from usher.errors import BadInput
 from usher.index import chunk_file
 from usher.index.chunk_documents import BuildJob, MergeSource
 from usher.index.chunk_merge import merge_chunks
+from usher.messages.builder import AnchorCount, PageLinks
 
 LINKS = [f"https://a.com/{number}" for number in range(4)]
 
@@ -88,3 +90,26 @@ def test_sources_that_are_too_large_together_are_refused(
     monkeypatch.setattr(chunk_file, "MAX_TOTAL_BYTES", 1_000)
     with pytest.raises(BadInput, match="too large for one chunk"):
         merge_chunks(job(tmp_path, *parts, *parts, *parts), lambda _: None)
+
+
+def test_the_present_anchors_replace_the_old_ones(tmp_path: Path) -> None:
+    """Of a PDF with two documents the first has the texts; what MGMT says nothing about stays as it is."""
+    links = [
+        PageLinks("a.com/1", 2, 3, [AnchorCount("lighthouse", 3)]),
+        PageLinks("a.com/2"),
+        PageLinks("a.com/3", 1, 99_999, [AnchorCount("x" * 500, 9_999)] * 30),
+    ]
+    old = source(tmp_path, 1)
+    _, stored = chunk_file.read(old, 1)
+    known = [replace(one, anchors=(("old", 1),), inlinks=1) for one in stored]
+    chunk_file.write(old, 1, known)
+    wanted = MergeSource(1, str(old), ["a.com/0", "a.com/1", "a.com/2", "a.com/3"])
+    merge_chunks(replace(job(tmp_path, wanted), links=links), lambda _: None)
+    _, merged = chunk_file.read(tmp_path / "made" / "9.idx", 9)
+    assert [(one.url, one.anchors, one.inlinks, one.depth) for one in merged] == [
+        ("https://a.com/0", (("old", 1),), 1, 0),
+        ("https://a.com/1", (("lighthouse", 3),), 3, 2),
+        ("https://a.com/2", (), 0, 0),
+        ("https://a.com/3#page=1", (("x" * 100, 32),) * 20, MAX_INLINKS, 1),
+        ("https://a.com/3#page=2", (), MAX_INLINKS, 1),
+    ]

@@ -7,7 +7,14 @@ from support.mgmt.admitted_pages import NOW
 from support.mgmt.compaction import LATER, House
 from usher.db.pool import Connection
 from usher.db.statements import Statement
-from usher.mgmt import compaction, compaction_merge, page_keys, page_versions
+from usher.mgmt import (
+    anchors,
+    compaction,
+    compaction_merge,
+    page_keys,
+    page_versions,
+    reindexing,
+)
 from usher.mgmt.compaction import CompactionCandidate, SparseChunk, choose_sources, judge
 
 
@@ -89,6 +96,9 @@ PLANS: dict[Statement, dict[str, Any]] = {
     page_versions.store.lose_copies: {"chunks": [1], "most": 3, "now": NOW},
     page_versions.store.take_back: {"chunks": [1]},
     page_keys.store.page_keys: {"chunks": [1], "server": 1},
+    anchors.store.page_links: {"chunks": [1]},
+    reindexing.store.due_pages: {"due": NOW, "n": 5},
+    reindexing.store.schedule: {"pages": [1], "times": [NOW]},
     page_keys.store.suspects: {"chunks": [1], "reporter": 1, "prefix": "index-server s dropped "},
 }
 
@@ -121,10 +131,23 @@ async def test_candidates_are_found_by_what_happened(conn: Connection) -> None:
         "from work.chunk where id %% 2 = 0"
     )
     await house.run(
-        "analyze work.chunk, work.guestbook, work.stale_copy, work.compaction_candidate, work.chunk_source"
+        "insert into work.anchor (page_id, seen_at, own_pages, other_pages, text) "
+        "select id, now(), '{1}', '{}', 'text' from work.guestbook"
+    )
+    await house.run(
+        "insert into work.anchored_page (page_id, reindex_at) "
+        "select id, case when id %% 9 = 0 then now() end from work.guestbook"
+    )
+    await house.run("update work.chunk set page_ids = '{1,2,3}'")
+    await house.run(
+        "analyze work.chunk, work.guestbook, work.stale_copy, work.compaction_candidate, work.chunk_source, "
+        "work.anchor, work.anchored_page"
     )
     for statement, given in PLANS.items():
         found = await house.conn.execute(b"explain " + statement.query, given)
         plan = "\n".join(line for (line,) in await found.fetchall())
-        bad = ("guestbook", "stale_copy", "chunk", "compaction_candidate", "chunk_source")
+        bad = (
+            *("guestbook", "stale_copy", "chunk", "compaction_candidate", "chunk_source"),
+            *("anchor", "anchored_page"),
+        )
         assert not [one for one in bad if f"Seq Scan on {one}" in plan], (statement.name, plan)

@@ -14,11 +14,25 @@ from usher.api.mgmt_calls import (
 )
 from usher.db.pool import Connection
 from usher.http.server.endpoint import EndpointList
-from usher.messages.builder import BuildQuery, ContentChunk, IndexChunkReport, SourceChunk
+from usher.messages.builder import (
+    BuildQuery,
+    ContentChunk,
+    IndexChunkReport,
+    PageLinks,
+    SourceChunk,
+)
 from usher.messages.components import ChunkState
 from usher.messages.fields import chunk_number
 from usher.messages.index_server import ChunkPages
-from usher.mgmt import chunks, compaction_merge, components, missing_chunks, page_keys, placements
+from usher.mgmt import (
+    anchors,
+    chunks,
+    compaction_merge,
+    components,
+    missing_chunks,
+    page_keys,
+    placements,
+)
 from usher.mgmt.chunks import ChunkToBuild
 from usher.mgmt.components import ComponentRecord
 from usher.mgmt.missing_chunks import MissingFile
@@ -42,8 +56,14 @@ async def get_content_chunks(call: MgmtCall[BuildQuery]) -> list[ContentChunk]:
             claimed = await claim(call, conn, builder, alone=True)
     sources = await merge_sources(call, [chunk.chunk_id for chunk in claimed if chunk.host is None])
     keys = await page_keys_of(call, [chunk.chunk_id for chunk in claimed if chunk.host is not None])
+    links = await links_of(call, [chunk.chunk_id for chunk in claimed])
     return [
-        content_chunk(chunk, sources.get(chunk.chunk_id), keys.get(chunk.chunk_id))
+        content_chunk(
+            chunk,
+            sources.get(chunk.chunk_id),
+            keys.get(chunk.chunk_id),
+            links.get(chunk.chunk_id, []),
+        )
         for chunk in claimed
     ]
 
@@ -64,7 +84,10 @@ async def claim(
 
 
 def content_chunk(
-    chunk: ChunkToBuild, sources: list[SourceChunk] | None, pages: ChunkPages | None
+    chunk: ChunkToBuild,
+    sources: list[SourceChunk] | None,
+    pages: ChunkPages | None,
+    links: list[PageLinks],
 ) -> ContentChunk:
     return ContentChunk(
         chunk_id=chunk.chunk_id,
@@ -74,6 +97,8 @@ def content_chunk(
         sha256=chunk.sha256,
         bytes=chunk.bytes,
         made_of=sources,
+        # A merge replaces the anchors that the index has, also by none.
+        links=[page for page in links if sources or page.depth or page.inlinks],
     )
 
 
@@ -83,6 +108,14 @@ async def page_keys_of(call: MgmtCall[BuildQuery], chunk_ids: list[int]) -> dict
         return {}
     async with mgmt_connection(call, alone=True) as conn:
         return {pages.chunk_id: pages for pages in await page_keys.page_keys(conn, chunk_ids)}
+
+
+async def links_of(call: MgmtCall[BuildQuery], chunk_ids: list[int]) -> dict[int, list[PageLinks]]:
+    """What links say about the pages of chunks."""
+    if not chunk_ids:
+        return {}
+    async with mgmt_connection(call, alone=True) as conn:
+        return await anchors.page_links(conn, chunk_ids)
 
 
 async def merge_sources(

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from usher.api.access import CRAWLER
+from usher.api.anchors import link_texts, store_anchors
 from usher.api.content_chunks import guestbook_row, parse_link
 from usher.api.context import UNLIMITED_WAIT, MgmtCall
 from usher.api.door import link_verdicts, source_host
@@ -146,12 +147,14 @@ async def add_links(call: MgmtCall[AddLinksRequest]) -> LinkVerdicts:
     request = call.body
     check_count(request.links, "links", MAX_URLS_PER_REQUEST)
     found_on = source_host(request.found_on)
+    texts = link_texts(request.anchors, found_on)
     # A crawler may report its last pages before it sends their links.
     knock = Knock(
         source=found_on or source_host(request.moved_from), grace=call.context.limits.lease
     )
-    return link_verdicts(
-        await call.context.doorkeeper.knock(
-            request.links, knock=knock, found_on=found_on, depth=request.depth
-        )
+    verdicts = await call.context.doorkeeper.knock(
+        request.links, knock=knock, found_on=found_on, depth=request.depth
     )
+    if texts:
+        await store_anchors(call, texts, found_on)
+    return link_verdicts(verdicts)

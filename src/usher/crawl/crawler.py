@@ -17,6 +17,7 @@ from usher.crawl.chunk_lease import ChunkLease
 from usher.crawl.fetch_outcome import asks_for_pause, is_no_response, url_of
 from usher.crawl.link_reporter import LinkReporter
 from usher.crawl.page_visit import PageVisitor
+from usher.crawl.recent_anchors import RecentAnchors
 from usher.crawl.recent_links import RecentLinks
 from usher.crawl.warc.chunk_writer import WarcChunkWriter
 from usher.crawl.warc.writer import CrawlInfo
@@ -89,7 +90,7 @@ class Crawler:
         self.info = info
         self.open: dict[int, ChunkCrawl] = {}
         self.pages = 0
-        self._recent = RecentLinks()
+        self._recent, self._recent_anchors = RecentLinks(), RecentAnchors()
         self._incarnation = ""  # of the database that has the links in `_recent`
         self._stopped = False
         self._wake = asyncio.Event()  # the crawler was stopped, or a chunk ended
@@ -150,7 +151,7 @@ class Crawler:
         self._lease = pack.lease or self._lease
         self._leased.set()
         lease = ChunkLease(claimed_at + USED_LEASE_SHARE * self._lease)
-        links = LinkReporter(self.mgmt, self._recent)
+        links = LinkReporter(self.mgmt, self._recent, self._recent_anchors)
         writer = WarcChunkWriter(self.store, pack.chunk_id, self.info)
         crawl = ChunkCrawl(pack.chunk_id, lease, links, writer)
         if self._stopped:
@@ -272,6 +273,7 @@ class Crawler:
             if self.mgmt.incarnation != self._incarnation:
                 self._incarnation = self.mgmt.incarnation
                 self._recent.forget()
+                self._recent_anchors.forget()
             for crawl in list(self.open.values()):
                 with suppress(UsherError):  # retried, at the latest before the chunk is reported
                     await crawl.links.send()

@@ -8,6 +8,7 @@ from hashlib import sha1
 from http import HTTPStatus
 from typing import Final, Literal
 
+from usher.anchor_text import Anchor
 from usher.crawl.http.response import REDIRECT_STATUSES, FetchResponse
 from usher.crawl.page.parse import ParsedPage
 from usher.messages.crawler import PageReport, PageToFetch
@@ -32,12 +33,13 @@ def url_of(link: str) -> Url | UrlRefusal:
 
 @dataclass(frozen=True, slots=True)
 class FetchOutcome:
-    """A page's result, the links to send to the door, where it moved to, and the feeds that it names."""
+    """A page's result, the links to send to the door, where it moved to, the feeds that it names, and anchor texts."""
 
     page: PageReport
     links: Sequence[str] = ()
     moved_to: Url | None = None
     feeds: Sequence[str] = field(default_factory=list)
+    anchors: Sequence[Anchor] = ()
 
 
 def barred_outcome(link: PageToFetch, rule: str) -> FetchOutcome:
@@ -113,7 +115,9 @@ def _fetched(
         parsed.problem,
     ]
     page.reason = "; ".join(filter(None, reasons))[:MAX_REASON_LENGTH] or None
-    return FetchOutcome(page, links, feeds=parsed.feeds)
+    # A page with another canonical page repeats the links of that one.
+    anchors = () if canonical else parsed.anchors
+    return FetchOutcome(page, links, feeds=parsed.feeds, anchors=anchors)
 
 
 def without_private(outcome: FetchOutcome, host: str, allowed: AllowList) -> FetchOutcome:
@@ -127,7 +131,10 @@ def without_private(outcome: FetchOutcome, host: str, allowed: AllowList) -> Fet
         words = f"links to private hosts left out: {dropped:,}"
         reason = "; ".join(filter(None, [outcome.page.reason, words]))
         outcome.page.reason = reason[:MAX_REASON_LENGTH]
-    return replace(outcome, links=links)
+        followed = frozenset(links)
+        anchors = [anchor for anchor in outcome.anchors if anchor.link in followed]
+        outcome = replace(outcome, links=links, anchors=anchors)
+    return outcome
 
 
 def may_follow(allowed: AllowList, host: str, link: str) -> bool:

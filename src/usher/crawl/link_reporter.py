@@ -1,20 +1,24 @@
-"""Reports the links, feeds and sitemaps of a chunk's pages to MGMT, in large batches and before the chunk itself."""
+"""Reports the links of a chunk's pages with their texts, feeds and sitemaps, in large batches and before the chunk."""
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from usher.anchor_text import Anchor
 from usher.crawl.fetch_outcome import url_of
 from usher.crawl.page_visit import PageVisit
+from usher.crawl.recent_anchors import RecentAnchors
 from usher.crawl.recent_links import RecentLinks
 from usher.crawl.sitemap import ParsedSitemap
 from usher.http.client.mgmt_client import Client
-from usher.messages.crawler import SitemapLink
+from usher.messages.crawler import PageAnchors, SitemapLink
 from usher.telemetry import LINKS_FOUND
 from usher.urls import UrlRefusal
 
 MAX_LINKS_PER_CALL: Final = 10_000
+MAX_ANCHORS_PER_CALL: Final = 5_000
 MAX_SITEMAPS_PER_CALL: Final = 1_000
 MAX_FEEDS_PER_CALL: Final = 1_000
 MAX_FEEDS_PER_PAGE: Final = 20
@@ -28,12 +32,45 @@ class LinkSource(NamedTuple):
     is_moved_seed: bool
 
 
+class UnreportedLinks:
+    """The links and anchor texts of one source that are not reported yet."""
+
+    def __init__(self) -> None:
+        self.links: dict[str, None] = {}
+        self.anchors: list[PageAnchors] = []
+
+    def __len__(self) -> int:
+        return len(self.links) + sum(len(page.links) for page in self.anchors)
+
+    def add(self, links: Sequence[str], anchors: Sequence[PageAnchors]) -> int:
+        """Add links; return how many were added."""
+        before = len(self.links)
+        self.links.update(dict.fromkeys(links))
+        self.anchors.extend(anchors)
+        return len(self.links) - before + sum(len(page.links) for page in anchors)
+
+    def batches(self) -> Iterator[tuple[list[str], list[PageAnchors]]]:
+        """Yield what each call reports; anchors come after all links, because their pages must exist."""
+        links = list(self.links)
+        parts = [
+            links[first : first + MAX_LINKS_PER_CALL]
+            for first in range(0, len(links), MAX_LINKS_PER_CALL)
+        ]
+        yield from ((part, []) for part in parts[:-1])
+        last = parts[-1] if parts else []
+        for anchors in anchor_batches(self.anchors):
+            yield last, anchors
+            last = []
+        if last:
+            yield last, []
+
+
 class LinkReporter:
     """The links of one chunk that are not reported yet, without those that were reported recently."""
 
-    def __init__(self, mgmt: Client, recent: RecentLinks) -> None:
-        self._mgmt, self._recent = mgmt, recent
-        self._links: dict[LinkSource, dict[str, None]] = defaultdict(dict)
+    def __init__(self, mgmt: Client, recent: RecentLinks, anchors: RecentAnchors) -> None:
+        self._mgmt, self._recent, self._recent_anchors = mgmt, recent, anchors
+        self._links: dict[LinkSource, UnreportedLinks] = defaultdict(UnreportedLinks)
         self._feeds: dict[str, dict[str, None]] = defaultdict(dict)
         self._count = 0
         self._turn = asyncio.Lock()
@@ -47,11 +84,10 @@ class LinkReporter:
             feeds = islice(visit.outcome.feeds, MAX_FEEDS_PER_PAGE)
             fresh = self._recent.fresh(f"feeds {source.origin}", 0, feeds)
             self._feeds[source.origin].update(dict.fromkeys(fresh))
-        links = self._links[source]
-        before = len(links)
         fresh = self._recent.fresh(source.origin, source.depth, visit.outcome.links)
-        links.update(dict.fromkeys(fresh))
-        self._count += len(links) - before
+        anchors = self._recent_anchors.take(source.origin, visit.outcome.anchors)
+        if fresh or anchors:
+            self._count += self._links[source].add(fresh, page_anchors(visit, anchors))
         if self._count >= MAX_LINKS_PER_CALL:
             await self.send()
 
@@ -62,22 +98,28 @@ class LinkReporter:
                 source, links = self._links.popitem()
                 self._count -= len(links)
                 try:
-                    await self._send_links(source, list(links))
+                    await self._send_links(source, links)
                 except BaseException:
-                    self._links[source].update(links)  # for the next call
-                    self._count += len(links)
+                    # For the next call; MGMT counts a repeated anchor once.
+                    self._count += self._links[source].add(list(links.links), links.anchors)
                     raise
             while self._feeds:
                 origin, feeds = self._feeds.popitem()
                 await self._send_feeds(origin, list(feeds))
 
-    async def _send_links(self, source: LinkSource, links: list[str]) -> None:
-        name = "moved_from" if source.is_moved_seed else "found_on"
-        for first in range(0, len(links), MAX_LINKS_PER_CALL):
-            part = links[first : first + MAX_LINKS_PER_CALL]
-            await self._mgmt.add_links(part, depth=source.depth, **{name: source.origin or None})
-        self._recent.remember(source.origin, source.depth, links)
-        LINKS_FOUND.inc(len(links))
+    async def _send_links(self, source: LinkSource, links: UnreportedLinks) -> None:
+        origin = source.origin or None
+        found_on, moved_from = (None, origin) if source.is_moved_seed else (origin, None)
+        for part, anchors in links.batches():
+            await self._mgmt.add_links(
+                part,
+                depth=source.depth,
+                found_on=found_on,
+                moved_from=moved_from,
+                anchors=anchors if found_on else (),
+            )
+        self._recent.remember(source.origin, source.depth, links.links)
+        LINKS_FOUND.inc(len(links.links))
 
     async def _send_feeds(self, origin: str, feeds: list[str]) -> None:
         """Report feeds once: a feed that is lost here is found again when its page changes."""
@@ -96,6 +138,25 @@ class LinkReporter:
                 pages=len(pages),
                 problem=sitemap.problem,
             )
+
+
+def page_anchors(visit: PageVisit, anchors: Sequence[Anchor]) -> list[PageAnchors]:
+    """Return the anchors of a page as a message; none without anchors."""
+    return [PageAnchors(visit.link.link, [(*anchor,) for anchor in anchors])] if anchors else []
+
+
+def anchor_batches(anchors: Sequence[PageAnchors]) -> Iterator[list[PageAnchors]]:
+    """Split the anchors of pages into batches that fit into one call."""
+    batch: list[PageAnchors] = []
+    count = 0
+    for page in anchors:
+        if batch and count + len(page.links) > MAX_ANCHORS_PER_CALL:
+            yield batch
+            batch, count = [], 0
+        batch.append(page)
+        count += len(page.links)
+    if batch:
+        yield batch
 
 
 def source_of(visit: PageVisit) -> LinkSource:

@@ -148,6 +148,30 @@ class Doorkeeper:
                 return await self.db.run(work)
         return 0  # the site repeats its hint later
 
+    async def locate(
+        self, given: Sequence[str], *, source: str, filtered: bool = True
+    ) -> list[tuple[int, str] | None]:
+        """Return the host number and the path of each URL, after the filters; None for what the door refuses.
+
+        `source` is the host whose pages name the URLs. Registers no host.
+        """
+        batch = KnockBatch(
+            given,
+            self.db.clock.now(),
+            Knock(source=source),
+            register=False,
+            filtered=filtered,
+            allowed=self.allowed,
+        )
+        await self._read_hosts(batch, self.db.transaction)
+        packed, order = batch.pack()
+        numbers = list(packed.hosts)
+        keys: dict[int, tuple[int, str]] = {
+            index: (numbers[place - 1], path)
+            for index, place, path in zip(order, packed.places, packed.paths, strict=True)
+        }
+        return [keys.get(batch.duplicates.get(index, index)) for index in range(len(given))]
+
     async def _receive(self, batch: KnockBatch) -> BatchVerdicts:
         dry_run = batch.dry_run
         limits = PageLimits() if dry_run else self._limits

@@ -170,6 +170,7 @@ class Builder:
                 claim.textless_keys,
                 sources=sources,
                 name=content_name(claim),
+                links=claim.links,
             )
             built = await self.pool.build(job)
         except UsherError as error:

@@ -16,8 +16,9 @@ from usher.crawl.http.response import FetchResponse
 from usher.crawl.page import parse as page_parser
 from usher.crawl.warc.reader import WarcEntry, read_entries
 from usher.index import chunk_file
-from usher.index.document import IndexDocument, SkippedPage, from_page
+from usher.index.document import IndexDocument, SkippedPage, from_page, with_links
 from usher.index.page_filter import PageFilter
+from usher.messages.builder import PageLinks
 from usher.messages.components import ForeignPages
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
@@ -38,6 +39,7 @@ class BuildJob(Struct, frozen=True):
     """An index chunk to build: from the content file, or from `sources` if it is merged from other chunks.
 
     Only pages with these keys are indexed. `skip` has the reasons by page position. Errors call the content by `name`.
+    `links` are the anchors of the pages.
     """
 
     chunk: int
@@ -48,6 +50,7 @@ class BuildJob(Struct, frozen=True):
     skip: dict[int, str] = {}
     sources: list[MergeSource] | None = None
     name: str = ""
+    links: list[PageLinks] = []
 
 
 class BuiltChunk(Struct, frozen=True):
@@ -69,6 +72,7 @@ def build_chunk(job: BuildJob, report_position: Callable[[int], None]) -> BuiltC
     skipped: Counter[str] = Counter()
     page_filter = PageFilter(job.chunk, job.keys, job.textless_keys)
     budget = chunk_file.SizeBudget()
+    links = {page.key: page for page in job.links}
     for position, entry in enumerate(read_entries(Path(job.content), name=job.name)):
         report_position(position)
         reason = job.skip.get(position) or skip_reason(entry)
@@ -85,7 +89,8 @@ def build_chunk(job: BuildJob, report_position: Callable[[int], None]) -> BuiltC
             if isinstance(outcome, SkippedPage):
                 skipped[outcome.reason[:MAX_REASON_CHARACTERS]] += 1
             else:
-                documents[key].append(outcome)
+                is_first = not documents[key]
+                documents[key].append(with_links(outcome, links.get(key), is_first=is_first))
         if not budget.fits(documents[key]):
             del documents[key]
             skipped["the index chunk is full"] += 1

@@ -5,8 +5,16 @@ from functools import lru_cache
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
+from usher.anchor_text import (
+    MAX_ANCHOR_CHARACTERS,
+    MAX_ANCHORS_PER_PAGE,
+    MAX_INLINKS,
+    MAX_PAGES_PER_ANCHOR,
+)
 from usher.crawl.page.document import PageDocument
+from usher.messages.builder import PageLinks
 from usher.query.tokens import language_code
 from usher.urls import MAX_HOST, MAX_PATH
 
@@ -14,6 +22,7 @@ MAX_BODY: Final = 1_000_000
 MAX_TITLE: Final = 1_000
 MAX_DESCRIPTION: Final = 1_000
 MAX_HEADINGS: Final = 200
+MAX_DEPTH: Final = 32_767
 MAX_LANGUAGE: Final = 35  # characters of a language tag
 MAX_ADDRESS: Final = len("https://") + MAX_HOST + MAX_PATH + len("#page=500")
 
@@ -23,11 +32,20 @@ Host = Annotated[str, Meta(max_length=MAX_HOST)]
 Address = Annotated[str, Meta(max_length=MAX_ADDRESS)]
 Title = Annotated[str, Meta(max_length=MAX_TITLE)]
 Headings = Annotated[tuple[Title, ...], Meta(max_length=MAX_HEADINGS)]
+AnchorText = Annotated[str, Meta(max_length=MAX_ANCHOR_CHARACTERS)]
+AnchorPages = Annotated[int, Meta(ge=1, le=2 * MAX_PAGES_PER_ANCHOR)]
+Anchors = Annotated[
+    tuple[tuple[AnchorText, AnchorPages], ...], Meta(max_length=MAX_ANCHORS_PER_PAGE)
+]
 Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class IndexDocument(Struct, frozen=True, omit_defaults=True):
-    """One searchable document; `key` is the page in the guestbook, which all pages of a PDF share."""
+    """One searchable document; `key` is the page in the guestbook, which all pages of a PDF share.
+
+    `anchors` are the texts of links to the page, each with the number of linking pages. `inlinks` counts all linking
+    pages, `depth` the clicks from the start of a crawl.
+    """
 
     key: Address
     url: Address
@@ -45,6 +63,9 @@ class IndexDocument(Struct, frozen=True, omit_defaults=True):
     simhash: int = 0
     text64: int = 0
     shortened: int = 0  # characters of the text that were cut off
+    anchors: Anchors = ()
+    inlinks: Annotated[int, Meta(ge=0, le=MAX_INLINKS)] = 0
+    depth: Annotated[int, Meta(ge=0, le=MAX_DEPTH)] = 0
 
 
 class SkippedPage(Struct, frozen=True):
@@ -80,6 +101,27 @@ def from_page(
         simhash=page.simhash,
         text64=page.text64,
         shortened=max(0, len(body) - MAX_BODY),
+    )
+
+
+def with_links(
+    document: IndexDocument, links: PageLinks | None, *, is_first: bool
+) -> IndexDocument:
+    """The document with what links say about its page; unchanged if MGMT sent nothing about it.
+
+    Links lead to the beginning of a page, so only the first document of a page gets their texts.
+    """
+    if links is None:
+        return document
+    anchors = links.anchors[:MAX_ANCHORS_PER_PAGE] if is_first else []
+    return replace(
+        document,
+        anchors=tuple(
+            (_clean(text)[:MAX_ANCHOR_CHARACTERS], max(1, min(count, 2 * MAX_PAGES_PER_ANCHOR)))
+            for text, count in anchors
+        ),
+        inlinks=min(links.inlinks, MAX_INLINKS),
+        depth=min(links.depth, MAX_DEPTH),
     )
 
 

@@ -18,9 +18,10 @@ from usher.query.tokens import space_words
 
 TITLE: Final = "title"
 HEADINGS: Final = "headings"
+ANCHORS: Final = "anchors"
 BODY: Final = "body"
 URL: Final = "url"
-TEXT_FIELDS: Final = (TITLE, HEADINGS, BODY, URL)
+TEXT_FIELDS: Final = (TITLE, HEADINGS, ANCHORS, BODY, URL)
 MAX_WORD_BYTES: Final = 128  # longer words are data
 
 STEMMERS: Final = MappingProxyType(
@@ -79,6 +80,8 @@ def schema() -> tantivy.Schema:
     builder.add_unsigned_field("domain64", fast=True)
     builder.add_integer_field("published", fast=True)
     builder.add_integer_field("crawled", fast=True)
+    builder.add_unsigned_field("inlinks", indexed=True, fast=True)
+    builder.add_unsigned_field("depth", indexed=True, fast=True)
     builder.add_bytes_field("kept", stored=True)
     builder.add_bytes_field("text", stored=True)
     return builder.build()
@@ -125,9 +128,15 @@ def searchable_texts(document: IndexDocument) -> dict[str, str]:
     return {
         TITLE: space_words(document.title),
         HEADINGS: space_words("\n".join(document.headings)),
+        ANCHORS: space_words(anchor_field(document)),
         BODY: space_words(document.body),
         URL: space_words(document.url),
     }
+
+
+def anchor_field(document: IndexDocument) -> str:
+    """The texts of links to a page; one that twice as many pages use is repeated once more."""
+    return "\n".join(text for text, pages in document.anchors for _ in range(pages.bit_length()))
 
 
 def to_tantivy(document: IndexDocument, chunk: int, texts: Mapping[str, str]) -> tantivy.Document:
@@ -143,6 +152,8 @@ def to_tantivy(document: IndexDocument, chunk: int, texts: Mapping[str, str]) ->
     result.add_text("copy", page_version(document.key, chunk))
     result.add_text("host", document.host)
     result.add_unsigned("domain64", document.domain64)
+    result.add_unsigned("inlinks", document.inlinks)
+    result.add_unsigned("depth", document.depth)
     if document.published is not None:
         result.add_integer("published", microseconds(document.published))
     result.add_integer("crawled", microseconds(document.crawled))

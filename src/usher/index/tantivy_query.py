@@ -15,14 +15,15 @@ from tantivy import FieldType, Occur
 from tantivy import Query as TantivyQuery
 
 from usher.index import fields
-from usher.index.fields import BODY, HEADINGS, STEMMERS, TITLE, URL
+from usher.index.fields import ANCHORS, BODY, HEADINGS, STEMMERS, TITLE, URL
 from usher.index.index_reader import MAX_FORMS, IndexReader
 from usher.query.language import Query, QueryTerm
 from usher.query.results import TermStats
 from usher.query.tokens import UNSPACED_SCRIPTS, space_words
 
-FIELD_WEIGHTS: Final = {TITLE: 3.0, HEADINGS: 1.2, BODY: 1.0, URL: 0.5}
-FIELDS_WITH_FORMS: Final = (TITLE, HEADINGS, BODY)  # other forms of a word do not count in a URL
+FIELD_WEIGHTS: Final = {TITLE: 3.0, HEADINGS: 1.2, ANCHORS: 1.2, BODY: 1.0, URL: 0.5}
+FIELDS_WITH_FORMS: Final = (TITLE, HEADINGS, ANCHORS, BODY)  # other forms do not count in a URL
+EXCLUDING_FIELDS: Final = (TITLE, HEADINGS, BODY)  # what others call a page excludes nothing
 FIELDS_BY_PLACE: Final = {"": tuple(FIELD_WEIGHTS), "title": (TITLE,), "url": (URL,)}
 OTHER_FORM_WEIGHT: Final = 0.5  # at most
 PROXIMITY_WEIGHTS: Final = {TITLE: 1.5, BODY: 1.0}  # of words that stand close together
@@ -169,7 +170,7 @@ class QueryBuilder:
         queries = []
         for term in self.query.unwanted:
             tokens = _tokens(term.text)
-            term_fields = FIELDS_BY_PLACE[term.place] if term.place else FIELDS_WITH_FORMS
+            term_fields = FIELDS_BY_PLACE[term.place] if term.place else EXCLUDING_FIELDS
             if len(tokens) == 1:
                 queries += [exact(field, tokens[0]) for field in term_fields]
             elif tokens:

@@ -1,6 +1,6 @@
 """Messages of index builders: crawled chunks to build, and their index."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -24,10 +24,27 @@ class SourceChunk(Struct, omit_defaults=True):
     bytes: int | None = None
 
 
+class AnchorCount(NamedTuple):
+    """A text of links to a page, and how many pages link to it with that text."""
+
+    text: str
+    pages: int
+
+
+class PageLinks(Struct, omit_defaults=True):
+    """What links say about a page: its distance in clicks from a seed, how many pages link to it, and their texts."""
+
+    key: str
+    depth: int = 0
+    inlinks: int = 0
+    anchors: list[AnchorCount] = []
+
+
 class ContentChunk(Struct, omit_defaults=True):
     """A crawled chunk and the crawler that has it; or without a crawler, the chunks that it is merged from.
 
-    `keys` are its pages: the builder drops all others, and reports those that are not in `textless_keys`.
+    `keys` are its pages: the builder drops all others, and reports those that are not in `textless_keys`. `links` says
+    what links say about the pages.
     """
 
     chunk_id: int
@@ -37,6 +54,7 @@ class ContentChunk(Struct, omit_defaults=True):
     sha256: str | None = None
     bytes: int | None = None
     made_of: list[SourceChunk] | None = None
+    links: list[PageLinks] = []
 
 
 class IndexChunkReport(ComponentRequest, kw_only=True):

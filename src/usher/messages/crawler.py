@@ -105,16 +105,25 @@ class LinkStateAnswer(Struct, omit_defaults=True):
     link: str | None = None
 
 
+class PageAnchors(Struct):
+    """A page, and the text of each of its links: what the page calls the linked page."""
+
+    page: str
+    links: list[tuple[str, str]]
+
+
 class AddLinksRequest(Struct, omit_defaults=True):
     """Links, the page or host that names them, and their distance in clicks from a seed.
 
-    `moved_from` is a seed that redirects to the links: then no scope limits them.
+    `moved_from` is a seed that redirects to the links: then no scope limits them. `anchors` are the texts of links of
+    pages of the host `found_on`, also of links that the caller added before.
     """
 
     links: UrlList
     found_on: str | None = None
     moved_from: str | None = None
     depth: Annotated[int, Meta(ge=0, le=30_000)] = 0
+    anchors: list[PageAnchors] = []
 
 
 class VerdictCounts(Struct):

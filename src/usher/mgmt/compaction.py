@@ -78,9 +78,7 @@ async def compact(
     conn: Connection, *, now: datetime, n: int = CANDIDATES_PER_ROUND, by_hand: bool = False
 ) -> CompactionResult:
     """Make one round; `by_hand` includes candidates that are not due and chunks that were propagated recently."""
-    await store.compact_alone.tuples(conn, lock=COMPACTION_LOCK)
-    # All writers of placements take this lock before they lock chunks, pages or candidates.
-    await placements.plan_alone(conn)
+    await _lock(conn)
     finished = await store.close_merges.column(conn, now=now)
     failed = await store.give_up_merges.tuples(
         conn, before=now - MERGE_TIMEOUT, again=now + MERGE_TIMEOUT
@@ -170,8 +168,15 @@ async def _begin(conn: Connection, now: datetime) -> list[MergedChunk]:
         )
         if not sources or (not begun and not await _complete(conn)):
             break
-        begun.append(await _make(conn, sources, now))
+        begun.append(await begin_merge(conn, sources, now))
     return begun
+
+
+async def may_begin_merge(conn: Connection) -> bool:
+    """Whether another merge may begin; locks other planners out until the transaction ends."""
+    await _lock(conn)
+    open_merges = await store.count_open_merges.value(conn)
+    return open_merges < MAX_OPEN_MERGES and await _complete(conn)
 
 
 def choose_sources(sparse: Sequence[SparseChunk]) -> dict[int, list[int]]:
@@ -198,13 +203,22 @@ def choose_sources(sparse: Sequence[SparseChunk]) -> dict[int, list[int]]:
     return taken
 
 
-async def _make(conn: Connection, taken: Mapping[int, list[int]], now: datetime) -> MergedChunk:
+async def begin_merge(
+    conn: Connection, taken: Mapping[int, list[int]], now: datetime
+) -> MergedChunk:
+    """Create a chunk of these pages of other chunks."""
     pairs = [(source, page) for source, pages in taken.items() for page in pages]
     sources, pages = zip(*pairs, strict=True)
     id_ = await store.begin_merge.value(
         conn, sources=list(sources), pages=list(pages), now=now, again=now + WAITING_CHECK_INTERVAL
     )
     return MergedChunk(id_, sorted(taken), len(pairs))
+
+
+async def _lock(conn: Connection) -> None:
+    await store.compact_alone.tuples(conn, lock=COMPACTION_LOCK)
+    # All writers of placements take this lock before they lock chunks, pages or candidates.
+    await placements.plan_alone(conn)
 
 
 async def _complete(conn: Connection) -> bool:

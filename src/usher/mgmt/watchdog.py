@@ -8,7 +8,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from usher.background import wait_up_to
@@ -17,6 +17,7 @@ from usher.db.clock import DatabaseClock
 from usher.db.pool import CONFLICT_ERRORS, Connection, stay_connected
 from usher.db.statements import load_statements
 from usher.mgmt import (
+    anchors,
     chunks,
     compaction,
     components,
@@ -25,6 +26,7 @@ from usher.mgmt import (
     page_versions,
     placements,
     removal_sweep,
+    reindexing,
     retention,
 )
 from usher.mgmt.components import ComponentRecord, NewEvent
@@ -55,6 +57,7 @@ MAX_SILENCE_SECONDS: Final = 120.0  # then PostgreSQL ends the connection of a l
 CALL_SECONDS: Final = (
     3.0  # that a call counts at least as a sign of life: MGMT writes one every two seconds
 )
+ANCHOR_CHECK_INTERVAL: Final = timedelta(minutes=10)  # after all anchors were checked
 CHUNKS_PER_TRANSACTION: Final = 1_000  # chunks in one transaction
 ROLE: Final = "usher_mgmt"
 DEFAULT_RETENTION: Final = Retention()
@@ -102,6 +105,8 @@ class Watchdog:
         self.leading = False
         self.silent_since: datetime | None = None
         self.silent_components = 0
+        self.next_anchors = 0  # the page whose anchors are checked next
+        self.anchors_checked_at = datetime.min.replace(tzinfo=UTC)  # all of them
 
     @property
     def suspects_itself(self) -> bool:
@@ -174,6 +179,7 @@ class Watchdog:
         if not self.suspects_itself:
             await self.place(conn, now)
             await self.compact(conn, now)
+            await self.reindex(conn, now)
         await self.prune(conn, now)
         await self.measure(conn)
 
@@ -313,6 +319,17 @@ class Watchdog:
             made=done.made,
             given_up=done.given_up,
         )
+
+    async def reindex(self, conn: Connection, now: datetime) -> None:
+        """Index pages again whose anchors changed much, and forget the anchors of links that are gone."""
+        if now >= self.anchors_checked_at + ANCHOR_CHECK_INTERVAL:
+            self.next_anchors = await anchors.check_anchors(conn, first=self.next_anchors, now=now)
+            if not self.next_anchors:
+                self.anchors_checked_at = now
+        async with conn.transaction():
+            merge = await reindexing.reindex(conn, now=now)
+        if merge:
+            log.info("reindexing", chunk=merge.chunk_id, pages=merge.pages)
 
     async def prune(self, conn: Connection, now: datetime) -> None:
         """Delete old events and queries."""

@@ -20,6 +20,97 @@ CREATE FUNCTION work.adapted_cadence(cadence interval, host_cadence interval, ch
     )
 $$;
 
+CREATE FUNCTION work.add_anchors(domain64s bigint[], paths text[], linking_domain64s bigint[], linking_paths text[], texts text[], at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    changed bigint[];
+    crowded bigint[];
+begin
+    with given as materialized (
+        select * from unnest(domain64s, paths, linking_domain64s, linking_paths, texts)
+            as g (domain64, path, linking_domain64, linking_path, text)
+    ),
+    page as materialized (
+        select k.domain64, k.path, g.id
+        from (
+            select domain64, path from given union select linking_domain64, linking_path from given
+        ) k
+        cross join lateral (
+            select id from work.guestbook where domain64 = k.domain64 and path = k.path offset 0
+        ) g
+    ),
+    counted as materialized (
+        select
+            linked.id as page_id, given.text,
+            array_agg(distinct linking.id) filter (where given.domain64 = given.linking_domain64) as own_pages,
+            array_agg(distinct linking.id) filter (where given.domain64 <> given.linking_domain64) as other_pages
+        from given
+        join page linked on linked.domain64 = given.domain64 and linked.path = given.path
+        join page linking on linking.domain64 = given.linking_domain64 and linking.path = given.linking_path
+        where linked.id <> linking.id
+        group by linked.id, given.text
+    ),
+    fresh as (
+        -- Most texts are as they were. An insert that finds its row locks it, which costs as much as an update.
+        select c.page_id, c.text, coalesce(c.own_pages[:16], '{}') as own_pages, coalesce(c.other_pages[:16], '{}') as other_pages
+        from counted c
+        left join lateral (
+            select own_pages, other_pages, seen_at from work.anchor where page_id = c.page_id and text = c.text offset 0
+        ) a on true
+        where a.seen_at is null
+            or work.gains_pages(a.own_pages, c.own_pages)
+            or work.gains_pages(a.other_pages, c.other_pages)
+            or a.seen_at < at - interval '7 days'
+    ),
+    written as (
+        insert into work.anchor as a (page_id, text, own_pages, other_pages, seen_at)
+        select page_id, text, own_pages, other_pages, at
+        from fresh
+        order by page_id, text collate "C"
+        on conflict (page_id, text) do update
+        -- Not a function: PostgreSQL would call it for each row, which takes longer than the rest of the update.
+        set own_pages = case
+                when work.gains_pages(a.own_pages, excluded.own_pages)
+                then (a.own_pages || array(
+                    select n from unnest(excluded.own_pages) as n where n <> all(a.own_pages) order by n
+                ))[:16]
+                else a.own_pages
+            end,
+            other_pages = case
+                when work.gains_pages(a.other_pages, excluded.other_pages)
+                then (a.other_pages || array(
+                    select n from unnest(excluded.other_pages) as n where n <> all(a.other_pages) order by n
+                ))[:16]
+                else a.other_pages
+            end,
+            seen_at = greatest(a.seen_at, excluded.seen_at)
+        where work.gains_pages(a.own_pages, excluded.own_pages)
+            or work.gains_pages(a.other_pages, excluded.other_pages)
+            or a.seen_at < excluded.seen_at - interval '7 days'
+        returning page_id
+    )
+    select array_agg(page_id) into changed from written;
+    if changed is null then
+        return 0;
+    end if;
+    crowded := array(
+        select p.page_id
+        from (select distinct unnest(changed) as page_id) p
+        where (select count(*) from work.anchor a where a.page_id = p.page_id) > 20
+    );
+    if crowded <> '{}' then
+        perform work.drop_weak_anchors(crowded);
+    end if;
+    return cardinality(changed);
+end
+$$;
+
 CREATE FUNCTION work.add_removal(target text, host text, subdomains boolean, paths text[], prefix text, reason text, author text, low bigint, high bigint, at timestamp with time zone) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -66,6 +157,12 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.anchors_changed(inlinks integer, indexed_inlinks integer) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select greatest(inlinks, indexed_inlinks) >= 2 * least(inlinks, indexed_inlinks) and greatest(inlinks, indexed_inlinks) > 0;
+$$;
+
 CREATE FUNCTION work.begin_incarnation(why text) RETURNS uuid
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -110,6 +207,66 @@ begin
     insert into work.incarnation (id, since, reason) values (new_id, now(), why)
     on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason;
     return new_id;
+end
+$$;
+
+CREATE FUNCTION work.check_anchors(first bigint, most integer, pause interval, at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    last bigint;
+    pages bigint[];
+begin
+    -- Whole pages, so that the next call begins with the next page.
+    select max(t.page_id), array_agg(distinct t.page_id) into last, pages
+    from (select page_id from work.anchor where page_id >= first order by page_id limit most) t;
+    if pages is null then
+        return null;
+    end if;
+    with old as materialized (
+        select page_id, text, own_pages, other_pages, seen_at
+        from work.anchor
+        where page_id between first and last and seen_at < at - interval '30 days'
+        order by page_id, text
+        for update skip locked
+    ),
+    rest as materialized (
+        select
+            old.page_id, old.text,
+            array(select id from unnest(old.own_pages) as id where work.has_link(id, old.seen_at)) as own_pages,
+            array(select id from unnest(old.other_pages) as id where work.has_link(id, old.seen_at)) as other_pages
+        from old
+    ),
+    stays as (
+        update work.anchor a set own_pages = rest.own_pages, other_pages = rest.other_pages, seen_at = at
+        from rest
+        where a.page_id = rest.page_id and a.text = rest.text and (rest.own_pages <> '{}' or rest.other_pages <> '{}')
+    )
+    delete from work.anchor a using rest
+    where a.page_id = rest.page_id and a.text = rest.text and rest.own_pages = '{}' and rest.other_pages = '{}';
+
+    insert into work.anchored_page as p (page_id, reindex_at)
+    select c.page_id, case when work.anchors_changed(c.inlinks, coalesce(c.indexed_inlinks, 0)) then at + pause end
+    from (
+        select g.page_id, work.inlinks(g.page_id) as inlinks, known.indexed_inlinks, known.reindex_at
+        from unnest(pages) as g (page_id)
+        cross join lateral (
+            select from work.guestbook where id = g.page_id and indexed_in is not null offset 0
+        ) searchable
+        left join lateral (
+            select indexed_inlinks, reindex_at from work.anchored_page where page_id = g.page_id offset 0
+        ) known on true
+        offset 0
+    ) c
+    where work.anchors_changed(c.inlinks, coalesce(c.indexed_inlinks, 0)) = (c.reindex_at is null)
+    order by c.page_id
+    on conflict (page_id) do update set reindex_at = excluded.reindex_at;
+    return case when (select count(*) from (select from work.anchor where page_id > last limit 1) t) > 0 then last + 1 end;
 end
 $$;
 
@@ -496,6 +653,37 @@ $$;
 
 COMMENT ON FUNCTION work.domain64_range(tld integer, domain integer, subdomain integer) IS 'Every number under a TLD, a domain or one host: half-open, the last subdomain inside.';
 
+CREATE FUNCTION work.drop_weak_anchors(pages bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+begin
+    delete from work.anchor a
+    using (
+        select ranked.page_id, ranked.text
+        from (
+            select
+                w.page_id, w.text,
+                row_number() over (
+                    partition by w.page_id
+                    order by cardinality(w.other_pages) > 0 desc, cardinality(w.own_pages) + cardinality(w.other_pages) desc,
+                        w.seen_at desc, w.text
+                ) as place
+            from unnest(pages) as p (page_id)
+            cross join lateral (select * from work.anchor where page_id = p.page_id offset 0) w
+        ) ranked
+        cross join lateral (
+            select from work.anchor l where l.page_id = ranked.page_id and l.text = ranked.text for update skip locked
+        ) locked
+        where ranked.place > 20
+    ) surplus
+    where a.page_id = surplus.page_id and a.text = surplus.text;
+end
+$$;
+
 CREATE FUNCTION work.effective_crawl_delay(host_delay interval, robots_delay interval, general_delay interval) RETURNS interval
     LANGUAGE sql IMMUTABLE
     AS $$ select coalesce(host_delay, greatest(general_delay, robots_delay)) $$;
@@ -686,6 +874,39 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.forget_anchors(pages bigint[], at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    AS $$
+#variable_conflict use_column
+declare
+    changed bigint[];
+begin
+    delete from work.anchor where page_id = any(pages);
+    delete from work.anchored_page where page_id = any(pages);
+    with stripped as (
+        update work.anchor a
+        set own_pages = array(select n from unnest(a.own_pages) with ordinality as o (n, place) where n <> all(pages) order by place),
+            other_pages = array(select n from unnest(a.other_pages) with ordinality as o (n, place) where n <> all(pages) order by place)
+        where a.own_pages && pages or a.other_pages && pages
+        returning page_id
+    )
+    select array_agg(distinct page_id) into changed from stripped;
+    if changed is null then
+        return 0;
+    end if;
+    delete from work.anchor where page_id = any(changed) and own_pages = '{}' and other_pages = '{}';
+    update work.anchored_page set reindex_at = at where page_id = any(changed);
+    return cardinality(changed);
+end
+$$;
+
+CREATE FUNCTION work.gains_pages(old bigint[], new bigint[]) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select cardinality(old) < 16 and not new <@ old;
+$$;
+
 CREATE FUNCTION work.guestbook_host_exists() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -698,6 +919,15 @@ begin
     end if;
     return null;
 end
+$$;
+
+CREATE FUNCTION work.has_link(page bigint, reported timestamp with time zone) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+    select not exists (
+        select from work.guestbook g
+        where g.id = page and (g.gone or (g.status <> 304 and g.last_fetched > reported + interval '8 days'))
+    );
 $$;
 
 CREATE FUNCTION work.hinted_pause(host_cadence interval) RETURNS interval
@@ -743,6 +973,15 @@ CREATE FUNCTION work.in_every_row(chunk bigint) RETURNS boolean
         where p.chunk_id = chunk and p.state = 'loaded' and p."row" <= h."rows" and c.health = 'healthy'
     )
     from work.settings h;
+$$;
+
+CREATE FUNCTION work.inlinks(page bigint) RETURNS integer
+    LANGUAGE sql STABLE
+    AS $$
+    select count(distinct n)::integer
+    from work.anchor a
+    cross join lateral unnest(a.own_pages || a.other_pages) as n
+    where a.page_id = page;
 $$;
 
 CREATE FUNCTION work.is_gone(result text, status smallint, is_indexed boolean, misses smallint) RETURNS boolean
@@ -1683,6 +1922,38 @@ CREATE VIEW mgmt.link AS
    FROM (work.guestbook g
      JOIN work.hosts h USING (domain64));
 
+CREATE TABLE work.anchor (
+    page_id bigint NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    own_pages bigint[] NOT NULL,
+    other_pages bigint[] NOT NULL,
+    text text NOT NULL COLLATE pg_catalog."C",
+    CONSTRAINT anchor_other_pages_few CHECK ((cardinality(other_pages) <= 16)),
+    CONSTRAINT anchor_own_pages_few CHECK ((cardinality(own_pages) <= 16)),
+    CONSTRAINT anchor_text_short CHECK (((char_length(text) >= 1) AND (char_length(text) <= 100)))
+)
+WITH (fillfactor='80');
+
+COMMENT ON TABLE work.anchor IS 'The texts of links to a page, at most 20 for each page.';
+
+COMMENT ON COLUMN work.anchor.page_id IS 'The linked page.';
+
+COMMENT ON COLUMN work.anchor.seen_at IS 'When a crawler reported the text last, to a few days.';
+
+COMMENT ON COLUMN work.anchor.own_pages IS 'The linking pages of the same host, at most 16.';
+
+COMMENT ON COLUMN work.anchor.other_pages IS 'The linking pages of other hosts, at most 16.';
+
+CREATE TABLE work.anchored_page (
+    page_id bigint NOT NULL,
+    indexed_inlinks integer DEFAULT 0 NOT NULL,
+    reindex_at timestamp with time zone
+);
+
+COMMENT ON COLUMN work.anchored_page.indexed_inlinks IS 'Distinct linking pages (work.inlinks) when the anchors were last sent to a builder.';
+
+COMMENT ON COLUMN work.anchored_page.reindex_at IS 'When to index the page again (work.anchors_changed); null if not.';
+
 ALTER TABLE work.chunk ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.chunk_id_seq
     START WITH 1
@@ -2068,6 +2339,12 @@ COMMENT ON COLUMN work.watchdog_round.clock_skew_seconds IS 'How far the clock o
 
 COMMENT ON COLUMN work.watchdog_round.silent_since IS 'Since when no component answers or calls; the watchdog then suspects its own network and takes no action.';
 
+ALTER TABLE ONLY work.anchor
+    ADD CONSTRAINT anchor_pkey PRIMARY KEY (page_id, text);
+
+ALTER TABLE ONLY work.anchored_page
+    ADD CONSTRAINT anchored_page_pkey PRIMARY KEY (page_id);
+
 ALTER TABLE ONLY work.chunk
     ADD CONSTRAINT chunk_pkey PRIMARY KEY (id);
 
@@ -2187,6 +2464,8 @@ ALTER TABLE ONLY work.unrestored
 
 ALTER TABLE ONLY work.watchdog_round
     ADD CONSTRAINT watchdog_round_pkey PRIMARY KEY (is_only);
+
+CREATE INDEX anchored_page_reindex ON work.anchored_page USING btree (reindex_at) WHERE (reindex_at IS NOT NULL);
 
 CREATE INDEX chunk_build_lease ON work.chunk USING btree (build_lease_until) WHERE (index_state = 'building'::text);
 

@@ -20,7 +20,7 @@ from usher.cli.wording import (
 )
 from usher.db.pool import Connection
 from usher.errors import BadInput
-from usher.mgmt import admin, compaction, components, queries
+from usher.mgmt import admin, compaction, components, queries, reindexing
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.compaction import CompactionResult
 from usher.mgmt.component_names import ComponentType
@@ -167,9 +167,12 @@ def retry_chunks(app: App, texts: Sequence[str] | None, *, as_json: bool) -> boo
 
 
 async def compact_once(conn: Connection, *, dry_run: bool, now: datetime) -> CompactionResult:
-    """Run one round of compaction; a dry run rolls it back."""
+    """Run one round of compaction, and index pages with new anchors again; a dry run rolls it back."""
     async with conn.transaction(force_rollback=dry_run):
-        return await compaction.compact(conn, now=now, n=MAX_COUNTED, by_hand=True)
+        done = await compaction.compact(conn, now=now, n=MAX_COUNTED, by_hand=True)
+        if merge := await reindexing.reindex(conn, now=now, by_hand=True):
+            done.begun.append(merge)
+        return done
 
 
 def compact_chunks(app: App, *, dry_run: bool, as_json: bool) -> None:

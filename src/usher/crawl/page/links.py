@@ -32,10 +32,11 @@ def _absolute(href: str) -> str | None:
 
 
 class ResolvedLinks(NamedTuple):
-    """Canonical URLs, each once, and how many links exceed the limit."""
+    """Canonical URLs, each once, how many links exceed the limit, and the URL of each href without its fragment."""
 
     links: list[str]
     dropped: int
+    urls: dict[str, str]
 
 
 class LinkResolver:
@@ -66,13 +67,19 @@ class LinkResolver:
 
 def resolve_links(hrefs: Iterable[str | None], resolver: LinkResolver, own: str) -> ResolvedLinks:
     """Resolve links in order, without those to the page itself."""
-    links = {href.partition("#")[0].strip(_AROUND): None for href in dict.fromkeys(hrefs) if href}
+    links = {without_fragment(href): None for href in dict.fromkeys(hrefs) if href}
     links.pop("", None)
+    by_href: dict[str, str] = {}
     urls: dict[str, None] = {}
     for count, href in enumerate(links, 1):
         url = resolver(href)
         if url and url != own:
+            by_href[href] = url
             urls[url] = None
             if len(urls) == MAX_LINKS:
-                return ResolvedLinks(list(urls), len(links) - count)
-    return ResolvedLinks(list(urls), 0)
+                return ResolvedLinks(list(urls), len(links) - count, by_href)
+    return ResolvedLinks(list(urls), 0, by_href)
+
+
+def without_fragment(href: str) -> str:
+    return href.partition("#")[0].strip(_AROUND)

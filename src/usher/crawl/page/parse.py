@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborNode
 
+from usher.anchor_text import Anchor
 from usher.crawl.page import pdf
+from usher.crawl.page.anchors import anchors_of
 from usher.crawl.page.charset import decode
 from usher.crawl.page.document import PageDocument, from_markup, from_pdf, from_text
 from usher.crawl.page.fingerprint import join_problems, text64
@@ -38,6 +40,7 @@ class ParsedPage:
 
     kind: ContentKind
     links: list[str] = field(default_factory=list)
+    anchors: list[Anchor] = field(default_factory=list)
     canonical: str | None = None
     refresh: str | None = None
     noindex: bool = False
@@ -94,14 +97,18 @@ def _parse_html(markup: Markup, url: Url, robots_tags: Sequence[str], problem: s
     allowed = head.directives(robots_tags)
     resolver = head.resolver(url)
     seconds, refresh = _refresh(head, resolver, own)
-    hrefs = [] if allowed.nofollow else [*head.links, *chain(*map(_hrefs, markup.trees))]
+    nodes = [] if allowed.nofollow else list(chain(*(tree.css(_QUERY) for tree in markup.trees)))
+    node_hrefs = list(map(_href, nodes))
+    hrefs = [] if allowed.nofollow else [*head.links, *node_hrefs]
     if refresh and seconds > MAX_REFRESH_SECONDS and not allowed.nofollow:
         hrefs.append(refresh)
     resolved = resolve_links(hrefs, resolver, own)
+    anchors = anchors_of(zip(nodes, node_hrefs, strict=True), resolved.urls)
     head.remove_hidden()
     return ParsedPage(
         "html",
         links=resolved.links,
+        anchors=anchors,
         canonical=head.canonical(resolver),
         refresh=refresh if seconds <= MAX_REFRESH_SECONDS else None,
         noindex=allowed.noindex,
@@ -113,8 +120,8 @@ def _parse_html(markup: Markup, url: Url, robots_tags: Sequence[str], problem: s
     )
 
 
-def _hrefs(tree: LexborHTMLParser) -> list[str | None]:
-    return [node.attrs.get("href") or node.attrs.get("src") for node in tree.css(_QUERY)]
+def _href(node: LexborNode) -> str | None:
+    return node.attrs.get("href") or node.attrs.get("src")
 
 
 def _refresh(head: PageHead, resolver: LinkResolver, own: str) -> tuple[int, str | None]:

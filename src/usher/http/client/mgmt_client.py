@@ -43,6 +43,7 @@ from usher.messages.crawler import (
     MoreLinksQuery,
     OfferedFeedsAnswer,
     OfferedFeedsReport,
+    PageAnchors,
     PageReport,
     PageToFetch,
     RobotsAnswer,
@@ -145,9 +146,10 @@ class Client(MgmtConnection):
         found_on: str | None = None,
         moved_from: str | None = None,
         depth: int = 0,
+        anchors: Sequence[PageAnchors] = (),
     ) -> LinkVerdicts:
-        """Report up to 10,000 links; `moved_from` is a seed that redirects to them."""
-        request = AddLinksRequest([*links], found_on, moved_from, depth)
+        """Report up to 10,000 links; `moved_from` is a seed that redirects to them, `anchors` the texts of links."""
+        request = AddLinksRequest([*links], found_on, moved_from, depth, [*anchors])
         return await self._post("/add_links", request, LinkVerdicts)
 
     async def feeds_offered(self, origin: str, feeds: Sequence[str]) -> int:

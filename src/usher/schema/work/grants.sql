@@ -48,6 +48,15 @@ grant insert, update on work.chunk_source to usher_mgmt;
 grant execute on function work.in_every_row(bigint), work.is_obsolete(bigint), work.may_hold_unreported_text(work.guestbook),
     work.holds_removed_text(bigint)
     to usher_mgmt;
+-- Anchor texts: MGMT stores what crawlers report, and forgets what is no longer there.
+grant select on work.anchor, work.anchored_page to usher_mgmt, usher_reader;
+grant insert, update, delete on work.anchor, work.anchored_page to usher_mgmt;
+grant execute on function
+    work.add_anchors(bigint[], text[], bigint[], text[], text[], timestamptz),
+    work.check_anchors(bigint, integer, interval, timestamptz), work.forget_anchors(bigint[], timestamptz),
+    work.anchors_changed(integer, integer), work.inlinks(bigint),
+    work.drop_weak_anchors(bigint[]), work.has_link(bigint, timestamptz), work.gains_pages(bigint[], bigint[])
+    to usher_mgmt;
 grant update ("rows", placed_rows, crawl_delay) on work.settings to usher_mgmt;
 grant execute on function
     work.settle(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],
