@@ -26,6 +26,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 pytest_plugins = [
     "support.site.browser_fixtures",
     "support.db.fixtures",
+    "support.db.installation",
     "support.processes.cli_fixtures",
     "support.site.fixtures",
 ]

@@ -31,6 +31,9 @@ COMMAND_SECTIONS = {
         "doctor": "system:doctor",
         "stats": "stats:stats",
     },
+    "Keep data safe": {
+        "backup": "backup:backup",
+    },
     "Manage sites and feeds": {
         "hosts": "hosts:hosts",
         "feeds": "feeds:feeds",

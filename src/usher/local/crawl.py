@@ -23,6 +23,7 @@ from usher.door.batch import UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Verdict
 from usher.errors import BadInput
+from usher.local import restore_marker
 from usher.local.crash_recorder import CrashRecorder
 from usher.local.live_counts import LiveCounts
 from usher.local.port_claim import claim_ports
@@ -111,15 +112,15 @@ async def running_stack(
     with open_areas(settings) as areas:
         make_data_directory(settings.data)
         async with exclusive_run(settings.data, say=say) as lock:
+            restore_marker.check_marker(settings.data)
             await migrate.ensure(areas, migrate.ALL_SCHEMAS, patience=settings.connect_timeout)
             async with (
                 await open_database(areas, "usher_mgmt") as mgmt,
                 CrashRecorder(mgmt) as crashes,
             ):
                 unused = {"site", *(["front"] if options.front else [])}
-                ports = crashes.ports = await claim_ports(
-                    mgmt, settings.data, say=say, unused=unused
-                )
+                ports = await claim_ports(mgmt, settings.data, say=say, unused=unused)
+                crashes.ports = ports
                 say(f"Starting the processes {', '.join(ROLE_PROCESSES)}.")
                 os.environ.update(process_environment(loaded))
                 supervisor = Supervisor(
@@ -136,8 +137,11 @@ async def running_stack(
                     await open_database(areas, "usher_door") as door,
                     await open_database(areas, "usher_reader") as reader,
                 ):
-                    address = f"http://{options.front or ports.bind('front')}/"
-                    yield LocalStack(ports, address, door, reader)
+                    yield LocalStack(ports, search_page(options, ports), door, reader)
+
+
+def search_page(options: LocalRunOptions, ports: Ports) -> str:
+    return f"http://{options.front or ports.bind('front')}/"
 
 
 def process_command(loaded: LoadedSettings, options: LocalRunOptions) -> Callable[[str], list[str]]:

@@ -22,6 +22,7 @@ from usher.private_files import write_file
 LOOPBACK: Final = "127.0.0.1"
 SHUTDOWN_SECONDS: Final = 20.0  # processes of a killed run stop by themselves
 MAX_PID_BYTES: Final = 20
+ADD_HINT: Final = "Add pages to it with `usher add`, or use another directory with --data."
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,9 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def exclusive_run(data: Path, *, say: Callable[[str], None]) -> AsyncIterator[int]:
+async def exclusive_run(
+    data: Path, *, say: Callable[[str], None], hint: str = ADD_HINT
+) -> AsyncIterator[int]:
     """Lock a data directory for one run; yields the lock file that its role processes keep open.
 
     Raises Conflict if Usher already runs there, or if processes of an earlier run do not stop.
@@ -126,7 +129,7 @@ async def exclusive_run(data: Path, *, say: Callable[[str], None]) -> AsyncItera
             pid = os.pread(run, MAX_PID_BYTES, 0).decode()
             raise Conflict(
                 f"Usher is already running in {data} (pid {pid}).",
-                hint="Add pages to it with `usher add`, or use another directory with --data.",
+                hint=hint,
             )
         os.ftruncate(run, 0)
         os.pwrite(run, str(os.getpid()).encode(), 0)

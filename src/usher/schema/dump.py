@@ -8,7 +8,7 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,11 +16,13 @@ from pathlib import Path
 from usher import __version__
 from usher.db.areas import AreaDatabases, with_view_schemas
 from usher.db.embedded import binaries
-from usher.db.pool import connect, split_password
+from usher.db.pool import Connection, connect, split_password
 from usher.errors import BadInput, NoServer, UsherError
 from usher.schema.state import schema_state
 
 MANIFEST = "manifest.json"
+# Called with the schemas of a database and a connection that sees the snapshot, before pg_dump reads it.
+OnSnapshot = Callable[[list[str], Connection], Awaitable[None]]
 PORTABLE_OPTIONS = ("--no-owner", "--no-acl")  # a restore grants from the files
 
 
@@ -32,9 +34,14 @@ class DumpedSchema:
 
 
 async def dump(
-    areas: AreaDatabases, target: Path, schemas: tuple[str, ...], *, pg_bin: str = ""
+    areas: AreaDatabases,
+    target: Path,
+    schemas: tuple[str, ...],
+    *,
+    pg_bin: str = "",
+    on_snapshot: OnSnapshot | None = None,
 ) -> list[DumpedSchema]:
-    """Write a dump; a failure leaves no directory."""
+    """Write a dump; a failure, also one of `on_snapshot`, leaves no directory."""
     if target.exists():
         raise BadInput(f"{target} exists already.", hint="Name a new directory.")
     partial = target.with_name(f".{target.name}.{os.getpid()}")
@@ -42,7 +49,7 @@ async def dump(
         partial.mkdir(mode=0o700, parents=True)
         versions: dict[str, str] = {}
         for dsn, here in areas.databases(schemas).items():
-            versions |= await dump_database(dsn, here, partial, pg_bin)
+            versions |= await dump_database(dsn, here, partial, pg_bin, on_snapshot)
         about = {"usher": __version__, "made": datetime.now(UTC).isoformat(), "schemas": versions}
         (partial / MANIFEST).write_text(json.dumps(about, indent=2) + "\n")
         partial.rename(target)
@@ -53,7 +60,9 @@ async def dump(
     return [DumpedSchema(name, file.name, file.stat().st_size) for name, file in files.items()]
 
 
-async def dump_database(dsn: str, schemas: list[str], target: Path, pg_bin: str) -> dict[str, str]:
+async def dump_database(
+    dsn: str, schemas: list[str], target: Path, pg_bin: str, on_snapshot: OnSnapshot | None = None
+) -> dict[str, str]:
     """Dump each schema from one snapshot; return the version of each."""
     versions = {}
     async with await connect(dsn) as conn, conn.transaction():
@@ -63,6 +72,8 @@ async def dump_database(dsn: str, schemas: list[str], target: Path, pg_bin: str)
         cursor = await conn.execute("select pg_export_snapshot()")
         (snapshot,) = await cursor.fetchone() or ("",)
         tool = client_program("pg_dump", conn.info.server_version // 10000, pg_bin)
+        if on_snapshot:
+            await on_snapshot(schemas, conn)
         for schema in schemas:
             now = await schema_state(conn, schema)
             if not now.applied:

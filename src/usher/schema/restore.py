@@ -59,6 +59,24 @@ async def restore(
     pg_bin: str = "",
 ) -> None:
     """Restore a dump; each schema in one transaction, so that a failure changes nothing."""
+    manifest, chosen = checked_manifest(source, schemas)
+    for dsn, here in areas.databases(chosen).items():
+        async with migration_lock(dsn) as conn:
+            for schema in here:
+                await check_target(conn, schema, replace=replace)
+                major = conn.info.server_version // 10000
+                read = [client_program("pg_restore", major, pg_bin), *RESTORE_OPTIONS]
+                write = [client_program("psql", major, pg_bin), *PSQL_OPTIONS]
+                first, last = await surrounding_scripts(conn, schema, manifest[schema], source.name)
+                archive = str(source / f"{schema}.dump")
+                await run_script([*read, archive], write, dsn, first, last)
+            await roles.close_to_public(conn, here)
+
+
+def checked_manifest(
+    source: Path, schemas: tuple[str, ...]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the version of each schema of a dump, and the chosen schemas; refuse what cannot be restored."""
     manifest = read_manifest(source)
     chosen = tuple(
         schema for schema in SCHEMAS if schema in manifest and schema in (schemas or manifest)
@@ -75,17 +93,7 @@ async def restore(
             raise BadInput(
                 f"{source} is from a newer version of Usher.", hint="Upgrade Usher first."
             )
-    for dsn, here in areas.databases(chosen).items():
-        async with migration_lock(dsn) as conn:
-            for schema in here:
-                await check_target(conn, schema, replace=replace)
-                major = conn.info.server_version // 10000
-                read = [client_program("pg_restore", major, pg_bin), *RESTORE_OPTIONS]
-                write = [client_program("psql", major, pg_bin), *PSQL_OPTIONS]
-                first, last = await surrounding_scripts(conn, schema, manifest[schema], source.name)
-                archive = str(source / f"{schema}.dump")
-                await run_script([*read, archive], write, dsn, first, last)
-            await roles.close_to_public(conn, here)
+    return manifest, chosen
 
 
 async def incarnate(areas: AreaDatabases, reason: str) -> None:

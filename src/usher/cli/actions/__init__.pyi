@@ -1,5 +1,6 @@
 # The modules that __init__.py imports on first use.
 from usher.cli.actions import add as add
+from usher.cli.actions import backup as backup
 from usher.cli.actions import chunks as chunks
 from usher.cli.actions import components as components
 from usher.cli.actions import domain64 as domain64
