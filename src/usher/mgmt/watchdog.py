@@ -25,8 +25,8 @@ from usher.mgmt import (
     incarnation,
     page_versions,
     placements,
-    removal_sweep,
     reindexing,
+    removal_sweep,
     retention,
 )
 from usher.mgmt.components import ComponentRecord, NewEvent
