@@ -101,7 +101,7 @@ def host_and_parents(host: str) -> list[str]:
 class RemovalIndex:
     """Rules by host.
 
-    With 10,000 rules the check of a hit takes 0.3 µs, also if its host has 100 rules; 0.9 µs if a rule includes
+    With 10,000 rules the check of a hit takes 0.3 µs, also if its host has 100 rules; about 1 µs if a rule includes
     subdomains.
     """
 

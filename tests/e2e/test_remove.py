@@ -104,6 +104,19 @@ def has_term(index: Path) -> bool:
         shutil.rmtree(copy, ignore_errors=True)
 
 
+def without_mgmt(stage: Stack) -> None:
+    """Front-ends hide the pages while MGMT is away, and one that starts then shows nothing at all."""
+    stage.kill("mgmt")
+    stage.start("front-3", "front")
+    for _ in range(20):
+        assert found_everywhere(stage, [])
+        assert search(stage, "front-3", SECRET) is None
+        time.sleep(0.1)
+    stage.processes.start("mgmt", *stage.processes.commands["mgmt"])
+    assert eventually(lambda: bool(search(stage, "front-3", COMMON)), 30), stage.crawl.log[-4000:]
+    assert search(stage, "front-3", SECRET) == []
+
+
 def test_a_removed_page_is_hidden_at_once_and_leaves_every_file(
     database: str, tmp_path: Path
 ) -> None:
@@ -121,6 +134,7 @@ def test_a_removed_page_is_hidden_at_once_and_leaves_every_file(
         while not found_everywhere(stage, []):
             assert time.monotonic() - removed_at < HIDING_SECONDS, "it is still shown"
             time.sleep(0.05)
+        without_mgmt(stage)
         assert "removed" in stage.crawl.usher("explain", private[0])
         stage.processes.start("server-2-1", *stage.processes.commands["server-2-1"])
         due = "update work.compaction_candidate set check_at = '-infinity'"

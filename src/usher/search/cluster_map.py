@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
-from usher.errors import BadInput, NotFound, UsherError
+from usher.errors import BadInput, UsherError
 from usher.http.client.mgmt_client import NOT_MODIFIED, Client
-from usher.http.client.mgmt_responses import decode_answer
+from usher.http.client.mgmt_responses import decode_answer, to_error
 from usher.http.server.credentials import credential
 from usher.messages.front_end import ClusterMap, HiddenPages, ServerRow
 from usher.query.results import Hits
@@ -23,6 +23,7 @@ from usher.settings import Settings
 from usher.telemetry import Log
 
 log = Log("search")
+OK, NOT_FOUND = 200, 404
 POLL_SECONDS: Final = 1.0
 HIDDEN_POLL_SECONDS: Final = 0.5  # a removed page is hidden within two seconds
 PROBE_SECONDS: Final = 1.0
@@ -52,16 +53,16 @@ class MapClient(Client):
     async def hidden_pages(self) -> RemovalIndex:
         """The pages that the operator removed; the same object while they are the same.
 
-        Another MGMT may not offer them: then no page is removed.
+        An MGMT of another make may not offer them (404): then no page is removed.
         """
         headers = {"If-None-Match": self._hidden_etag} if self._hidden_etag else {}
-        try:
-            answer = await self._call("GET", "/v1/hidden", headers=headers)
-        except NotFound:
+        answer = await self._pool.ask("GET", "/v1/hidden", b"", {**self._headers, **headers})
+        if answer.status in (NOT_FOUND, NOT_MODIFIED):
             return self._hidden
-        if answer.status != NOT_MODIFIED:
-            self._hidden = RemovalIndex(decode_answer(answer, HiddenPages).rules)
-            self._hidden_etag = answer.headers.get("etag", "")
+        if answer.status != OK:
+            raise to_error(answer)
+        self._hidden = RemovalIndex(decode_answer(answer, HiddenPages).rules)
+        self._hidden_etag = answer.headers.get("etag", "")
         return self._hidden
 
 
