@@ -14,12 +14,13 @@ from typing import Final
 
 from usher.crawl.page.element_hints import Hint, hint_of
 
-MAX_ANCHOR_CHARACTERS: Final = 200
 MAX_UNCLOSED: Final = 20  # elements that an end tag may leave
 
 _BREAK: Final = "\0"  # a line break of the page, in texts whose other breaks are only spaces
 _TAG: Final = re.compile(r"<([^>]*)>")
-_ID: Final = re.compile(r' (?:id|name)="([^"\s]+)"')
+_ID: Final = re.compile(r' (?:id|name)="([^"\s]{1,200})"')
+_CLASS: Final = re.compile(r' class="([^"]*)"')
+_LINK_SIGNS: Final = " ¶§🔗\N{NO-BREAK SPACE}"  # documentation appends links with these to headings
 _HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
 _PARAGRAPHS: Final = (
     *_HEADINGS,
@@ -64,16 +65,24 @@ _ROLES: Final = {
 class Element:
     """An element around blocks; the numbers are those of all its text."""
 
-    __slots__ = ("chars", "hint", "link_chars", "number", "parent", "points", "tag")
+    __slots__ = ("chars", "hint", "link_chars", "number", "parent", "points", "source", "tag")
 
-    def __init__(self, tag: str, parent: "Element | None", hint: Hint, number: int) -> None:
+    def __init__(
+        self, tag: str, parent: "Element | None", hint: Hint, number: int, source: str
+    ) -> None:
         self.tag = tag
+        self.source = source
         self.parent = parent
         self.hint = hint
         self.number = number
         self.chars = 0
         self.link_chars = 0
         self.points = 0.0
+
+    @property
+    def classes(self) -> str:
+        """The class attribute."""
+        return match[1] if (match := _CLASS.search(self.source)) else ""
 
     @property
     def prose(self) -> int:
@@ -94,7 +103,10 @@ class Element:
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A text without block elements inside; `separator` is between it and the block before it."""
+    """A text without block elements inside; `separator` is between it and the block before it.
+
+    `anchor` is the id of a heading or a definition, or of an element that begins with it.
+    """
 
     element: Element
     text: str
@@ -131,7 +143,7 @@ class _BlockSplitter:
 
     def __init__(self) -> None:
         self.result = PageBlocks()
-        self._element = self._add_element("html", None, Hint.NONE)
+        self._element = self._add_element("html", None, Hint.NONE, "html")
         self._texts: list[str] = []
         self._link_chars = 0
         self._in_link = False
@@ -190,18 +202,19 @@ class _BlockSplitter:
         if role == _CELL:
             self._separator = "\n" if self._is_new_row else " "
         self._is_new_row = name == "tr"
-        self._element = self._add_element(name, self._element, hint_of(tag))
+        self._element = self._add_element(name, self._element, hint_of(tag), tag)
         if ' id="' in tag and (match := _ID.search(tag)):
             self._anchor = match[1]
 
-    def _add_element(self, tag: str, parent: Element | None, hint: Hint) -> Element:
+    def _add_element(self, tag: str, parent: Element | None, hint: Hint, source: str) -> Element:
         elements = self.result.elements
-        element = Element(tag, parent, hint, len(elements))
+        element = Element(tag, parent, hint, len(elements), source)
         elements.append(element)
         return element
 
     def _close(self, name: str) -> None:
         """Leave the element of this name; only raw text, such as `xmp`, has end tags that belong to no element."""
+        self._anchor = ""  # of an element without text
         element: Element | None = self._element
         for _ in range(MAX_UNCLOSED):
             if element is None or element.parent is None:
@@ -219,7 +232,10 @@ class _BlockSplitter:
         link_chars, self._link_chars = self._link_chars, 0
         if not text:
             return
-        anchor = self._anchor[:MAX_ANCHOR_CHARACTERS] if element.tag in _TITLES else ""
+        anchor = ""
+        if element.tag in _TITLES:
+            text = text.rstrip(_LINK_SIGNS) or text
+            anchor = unescape(self._anchor)
         block = Block(element, text, min(link_chars, len(text)), self._separator, anchor)
         self._anchor, self._separator = "", "\n"
         element.chars += len(text)

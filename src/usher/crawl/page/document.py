@@ -17,6 +17,7 @@ from usher.crawl.page.main_text import join_blocks, select_text
 from usher.crawl.page.markup import Markup
 from usher.crawl.page.metadata import MAX_HEADINGS, MAX_TITLE_LENGTH, parse_metadata, plausible_date
 from usher.crawl.page.pdf import PdfText
+from usher.crawl.page.sections import PageSection, join_with_sections
 from usher.urls import Url
 
 MAX_TEXT_CHARACTERS: Final = 1_000_000
@@ -35,6 +36,7 @@ class PageDocument:
     headings: list[str] = field(default_factory=list)
     text: str = ""
     rest: str = ""
+    sections: list[PageSection] = field(default_factory=list)
     description: str = ""
     language: str = ""
     published: datetime | None = None
@@ -52,7 +54,8 @@ def from_markup(markup: Markup, head: PageHead, url: Url, *, noindex: bool) -> P
     visible = markup.text()
     title = metadata.title(title_from_url(url))
     selected = select_text(split_blocks(markup.bodies()), title)
-    text, problem = _cut(join_blocks(selected.main))
+    positioned = join_with_sections(selected.main)
+    text, problem = _cut(positioned.text)
     headings, heading_problem = metadata.headings()
     declared = [*metadata.languages, metadata.fields.get("content-language", "")]
     return PageDocument(
@@ -69,7 +72,8 @@ def from_markup(markup: Markup, head: PageHead, url: Url, *, noindex: bool) -> P
         noindex=noindex,
         simhash=simhash(text),
         text64=text64(visible),
-        problem=join_problems(markup.problem, problem, heading_problem),
+        sections=[section for section in positioned.sections if section.end <= len(text)],
+        problem=join_problems(markup.problem, problem, heading_problem, positioned.problem),
     )
 
 
@@ -106,7 +110,7 @@ def from_pdf(pdf: PdfText, url: Url, *, noindex: bool) -> list[PageDocument]:
 
 
 def _with_text(document: PageDocument, text: str) -> PageDocument:
-    main, problem = _cut(text.replace("\0", " "))
+    main, problem = _cut(text.replace("\0", " ").strip())
     return replace(
         document,
         text=main,
@@ -124,7 +128,6 @@ def title_from_url(url: Url) -> str:
 
 
 def _cut(text: str) -> tuple[str, str]:
-    text = text.strip()
     if len(text) <= MAX_TEXT_CHARACTERS:
         return text, ""
     problem = f"only the first {MAX_TEXT_CHARACTERS:,} characters of its text were kept"

@@ -166,7 +166,8 @@ def _belongs(element: Element, best: Element) -> bool:
     """Return whether an element is beside the best one and a part of the article."""
     if element.parent is not best.parent:
         return False
-    if element.tag == "p" and element.chars > MIN_SIBLING_CHARACTERS:
+    is_alike = element.tag == best.tag and element.classes == best.classes
+    if is_alike or (element.tag == "p" and element.chars > MIN_SIBLING_CHARACTERS):
         return element.link_share < MAX_SIBLING_LINK_SHARE
     return element.points >= max(MIN_SIBLING_POINTS, MIN_SIBLING_SHARE * best.points)
 
