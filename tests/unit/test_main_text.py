@@ -29,6 +29,9 @@ def page(body: str) -> PageDocument:
         "<footer>About us</footer>",
         "<div class=cookie-banner><p>We use cookies. About us, and our partners, and you.</p></div>",
         "<div role=navigation>About us</div>",
+        "<div class=footer-content>About us, and the text of a footer</div>",
+        "<p>This website uses cookies. About us: we are happy to store all of them.</p>",
+        "<p>© 2026 About us. All rights reserved.</p>",
         "<button>About us</button>",
     ],
 )

@@ -22,11 +22,15 @@ class Hint(IntEnum):
 _NAMES: Final = re.compile(r'(?<![^ ])(class|id|role|itemprop)="([^"]*)')
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 # Words that begin with one of these; names are often written together.
-_BOILERPLATE_WORD: Final = re.compile(
-    r"nav(?!y|aj)|menu|footer|cookie|consent|gdpr|ccpa|breadcrumb|skip|screenreader|sronly|visuallyhidden|contentinfo|paginat|pager|masthead|"
-    r"sitehead|siteinfo|toolbar|advert|ads?$|adsby|dfp|outbrain|taboola|dialog|alertdialog|modal|popup|search|login|signin|signup|newsletter|"
-    r"subscri|shar(?:e|ing)|social|sidebar|copyright|topbar|complementary|widget|sponsor|promo|banner"
+_CERTAIN: Final = (
+    r"nav(?!y|aj)|menu|footer|cookie|consent|gdpr|ccpa|breadcrumb|copyright|contentinfo"
 )
+_BOILERPLATE_WORD: Final = re.compile(
+    rf"{_CERTAIN}|skip|screenreader|paginat|pager|masthead|toolbar|advert|ads?$|adsby|dfp|outbrain|taboola|dialog|"
+    r"alertdialog|modal|popup|search|login|signin|signup|newsletter|subscri|shar(?:e|ing)|social|sidebar|topbar|"
+    r"complementary|widget|sponsor|promo|banner"
+)
+_CERTAIN_NAME: Final = re.compile(rf"(?<![a-z])(?:{_CERTAIN})", re.IGNORECASE)
 _ASIDE_WORD: Final = re.compile(
     r"comment|disqus|respond|repl(?:y|ies)|relat|recommend|recirc|popular|trending|teaser|byline|author|bio$|dateline|"
     r"timestamp|meta$|tags$|tagcloud|taglist|rail$|aside|print|rating|feedback|poll$|quiz|donat|cta$|follow|slideshow|"
@@ -73,7 +77,8 @@ def _hint(tag: str, attributes: str) -> Hint:
         return Hint.BODY
     is_content = is_content or by_tag > Hint.NONE
     if Hint.BOILERPLATE in hints:
-        return Hint.ASIDE if is_content else Hint.BOILERPLATE
+        is_certain = not is_content or _CERTAIN_NAME.search(names)
+        return Hint.BOILERPLATE if is_certain else Hint.ASIDE
     if Hint.ASIDE in hints or by_tag is Hint.ASIDE:
         return Hint.ASIDE
     return max(by_tag, Hint.CONTENT) if is_content else by_tag

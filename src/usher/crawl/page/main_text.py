@@ -25,6 +25,9 @@ RIVALS: Final = 5  # best elements that are compared
 MIN_RIVALS: Final = 3  # with an element in common, which is then the main one
 MIN_RIVAL_SHARE: Final = 0.5  # of the points of the best element
 
+MAX_NOTICE_CHARACTERS: Final = 300
+
+_COOKIE_PHRASES: Final = ("website", "this site", "our site", "we use")
 _LEVEL_DIVISORS: Final = (1, 2, 6, 9, 12)
 _ROOTS: Final = frozenset({"html", "body"})
 _TAG_POINTS: Final = {
@@ -48,8 +51,12 @@ class SelectedText(NamedTuple):
 def select_text(page: PageBlocks, title: str = "") -> SelectedText:
     """Return the main text without the heading that is the title."""
     hints = _effective_hints(page.elements)
-    free = [block for block in page.blocks if hints[block.element.number] is Hint.NONE]
-    content = [b for b in page.blocks if hints[b.element.number] is not Hint.BOILERPLATE]
+    content = [
+        block
+        for block in page.blocks
+        if hints[block.element.number] is not Hint.BOILERPLATE and not _is_notice(block.text)
+    ]
+    free = [block for block in content if hints[block.element.number] is Hint.NONE]
     main = _main_blocks(page, free)
     if _length(main) < MIN_MAIN_CHARACTERS:
         main = content if _length(content) >= MIN_MAIN_CHARACTERS else page.blocks
@@ -184,8 +191,15 @@ def _is_title(block: Block, title: str) -> bool:
     return title.startswith(heading) or title.endswith(heading)
 
 
-def _prose(blocks: Sequence[Block]) -> int:
-    return sum(len(block.text) - block.link_chars for block in blocks)
+def _is_notice(text: str) -> bool:
+    """Return whether a text is one that many sites have beside their content; only English ones are recognized."""
+    if len(text) > MAX_NOTICE_CHARACTERS:
+        return False
+    lower = text.lower()
+    if lower.startswith(("copyright", "©")) or "all rights reserved" in lower:
+        return True
+    has_cookies = "cookies" in lower and any(phrase in lower for phrase in _COOKIE_PHRASES)
+    return has_cookies or lower in {"advertisement", "advertisements"}
 
 
 def _length(blocks: Sequence[Block]) -> int:
