@@ -12,7 +12,7 @@ import tantivy
 import zstandard
 from msgspec import Struct
 
-from usher.index.document import IndexDocument, site_names
+from usher.index.document import IndexDocument, IndexSection, site_names
 from usher.query.results import Hit
 from usher.query.tokens import space_words
 
@@ -20,7 +20,8 @@ TITLE: Final = "title"
 HEADINGS: Final = "headings"
 BODY: Final = "body"
 URL: Final = "url"
-TEXT_FIELDS: Final = (TITLE, HEADINGS, BODY, URL)
+REST: Final = "rest"
+TEXT_FIELDS: Final = (TITLE, HEADINGS, BODY, URL, REST)
 MAX_WORD_BYTES: Final = 128  # longer words are data
 
 STEMMERS: Final = MappingProxyType(
@@ -65,6 +66,7 @@ class _Zstd(threading.local):
 _zstd: Final = _Zstd()
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(StoredFields).decode
+_decode_sections: Final = msgspec.msgpack.Decoder(tuple[IndexSection, ...]).decode
 
 
 @cache
@@ -81,6 +83,7 @@ def schema() -> tantivy.Schema:
     builder.add_integer_field("crawled", fast=True)
     builder.add_bytes_field("kept", stored=True)
     builder.add_bytes_field("text", stored=True)
+    builder.add_bytes_field("sections", stored=True)
     return builder.build()
 
 
@@ -127,6 +130,7 @@ def searchable_texts(document: IndexDocument) -> dict[str, str]:
         HEADINGS: space_words("\n".join(document.headings)),
         BODY: space_words(document.body),
         URL: space_words(document.url),
+        REST: space_words(document.rest),
     }
 
 
@@ -149,6 +153,8 @@ def to_tantivy(document: IndexDocument, chunk: int, texts: Mapping[str, str]) ->
     stored = {name: getattr(document, name) for name in StoredFields.__struct_fields__}
     result.add_bytes("kept", _encode(StoredFields(**(stored | {"chunk": chunk}))))
     result.add_bytes("text", _zstd.compress(document.body.encode()))
+    if document.sections:
+        result.add_bytes("sections", _zstd.compress(_encode(document.sections)))
     return result
 
 
@@ -166,3 +172,9 @@ def stored_fields(document: tantivy.Document) -> StoredFields:
 
 def stored_text(document: tantivy.Document) -> str:
     return _zstd.decompress(cast("bytes", document.get_first("text"))).decode()
+
+
+def stored_sections(document: tantivy.Document) -> tuple[IndexSection, ...]:
+    """The sections of a document; their positions are those of `stored_text`."""
+    data = cast("bytes | None", document.get_first("sections"))
+    return _decode_sections(_zstd.decompress(data)) if data else ()
