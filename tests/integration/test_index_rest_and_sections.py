@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.index.documents import HEAP, found, page
 
+from support.index.documents import HEAP, found, page
 from usher.index import fields
 from usher.index.document import IndexSection
 from usher.index.engine import Engine
