@@ -12,14 +12,14 @@ from html import unescape
 from itertools import zip_longest
 from typing import Final
 
-from usher.crawl.page.element_hints import Hint, hint_of
+from usher.crawl.page.element_hints import Hint
 
 MAX_UNCLOSED: Final = 20  # elements that an end tag may leave
 
 _BREAK: Final = "\0"  # a line break of the page, in texts whose other breaks are only spaces
 _TAG: Final = re.compile(r"<([^>]*)>")
 _ID: Final = re.compile(r' (?:id|name)="([^"\s]{1,200})"')
-_CLASS: Final = re.compile(r' class="([^"]*)"')
+_CLASS: Final = re.compile(r'(?<![^ ])class="([^"]*)"')
 _LINK_SIGNS: Final = " ¶§🔗\N{NO-BREAK SPACE}"  # documentation appends links with these to headings
 _HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
 _PARAGRAPHS: Final = (
@@ -63,17 +63,15 @@ _ROLES: Final = {
 
 
 class Element:
-    """An element around blocks; the numbers are those of all its text."""
+    """An element around blocks; the numbers are those of all its text. The caller sets hint and points."""
 
-    __slots__ = ("chars", "hint", "link_chars", "number", "parent", "points", "source", "tag")
+    __slots__ = ("attributes", "chars", "hint", "link_chars", "number", "parent", "points", "tag")
 
-    def __init__(
-        self, tag: str, parent: "Element | None", hint: Hint, number: int, source: str
-    ) -> None:
+    def __init__(self, tag: str, parent: "Element | None", number: int, attributes: str) -> None:
         self.tag = tag
-        self.source = source
+        self.attributes = attributes
         self.parent = parent
-        self.hint = hint
+        self.hint = Hint.NONE
         self.number = number
         self.chars = 0
         self.link_chars = 0
@@ -82,7 +80,7 @@ class Element:
     @property
     def classes(self) -> str:
         """The class attribute."""
-        return match[1] if (match := _CLASS.search(self.source)) else ""
+        return match[1] if (match := _CLASS.search(self.attributes)) else ""
 
     @property
     def prose(self) -> int:
@@ -143,11 +141,10 @@ class _BlockSplitter:
 
     def __init__(self) -> None:
         self.result = PageBlocks()
-        self._element = self._add_element("html", None, Hint.NONE, "html")
+        self._element = self._add_element("html", None, "")
         self._texts: list[str] = []
         self._link_chars = 0
         self._in_link = False
-        self._hidden, self._hidden_depth = "", 0
         self._separator = "\n"
         self._is_new_row = False
         self._anchor = ""
@@ -155,60 +152,62 @@ class _BlockSplitter:
     def split(self, html: str) -> None:
         parts = _TAG.split(_without_comments(html.replace(_BREAK, " ")))
         texts, roles = self._texts, _ROLES
+        hidden_until = ""
         for text, tag in zip_longest(parts[::2], parts[1::2], fillvalue=""):
+            if hidden_until:
+                hidden_until = hidden_until if tag != hidden_until else ""
+                continue
             # Whitespace before the first word of a block is not needed.
-            if text and not self._hidden and (texts or not text.isspace()):
+            if text and (texts or not text.isspace()):
                 texts.append(text)
                 if self._in_link:
                     self._link_chars += len(text)
-            name = tag.partition(" ")[0]
-            role = roles.get(name)
-            if self._hidden:
-                self._skip(name)
-            elif role is None:
+            role = roles.get(tag) or roles.get(
+                tag.partition(" ")[0]
+            )  # most tags have no attributes
+            if role is None:
                 continue
-            elif role <= _CELL:
-                if texts:
-                    self._end_block()
-                if role == _CLOSE:
-                    self._close(name[1:])
-                else:
-                    self._open(role, name, tag)
+            if role <= _CELL:
+                self._change_element(role, tag)
+            elif role == _HIDE:
+                hidden_until = "/" + tag.partition(" ")[0]
             else:
-                self._read_inline(role, name, tag)
+                self._read_inline(role, tag)
         if texts:
             self._end_block()
         self._element = self.result.elements[0]
 
-    def _read_inline(self, role: int, name: str, tag: str) -> None:
+    def _change_element(self, role: int, tag: str) -> None:
+        if self._texts:
+            self._end_block()
+        if role == _CLOSE:
+            self._close(tag[1:])
+        else:
+            self._open(role, tag)
+
+    def _read_inline(self, role: int, tag: str) -> None:
         if role == _LINK_END:
             self._in_link = False
         elif role == _LINE_BREAK:
             self._texts.append(_BREAK)
-        elif role == _HIDE:
-            self._hidden, self._hidden_depth = name, 1
         else:
-            self._in_link = self._in_link or (role == _LINK and " href=" in tag)
+            if role == _LINK and " href=" in tag:
+                self._in_link = True
             if not self._anchor and ("id=" in tag or "name=" in tag) and (match := _ID.search(tag)):
                 self._anchor = match[1]
 
-    def _skip(self, name: str) -> None:
-        """Find the end of a hidden element."""
-        self._hidden_depth += (name == self._hidden) - (name == f"/{self._hidden}")
-        if not self._hidden_depth:
-            self._hidden = ""
-
-    def _open(self, role: int, name: str, tag: str) -> None:
+    def _open(self, role: int, tag: str) -> None:
+        name, _, attributes = tag.partition(" ")
         if role == _CELL:
             self._separator = "\n" if self._is_new_row else " "
         self._is_new_row = name == "tr"
-        self._element = self._add_element(name, self._element, hint_of(tag), tag)
-        if ' id="' in tag and (match := _ID.search(tag)):
+        self._element = self._add_element(name, self._element, attributes)
+        if attributes and 'id="' in attributes and (match := _ID.search(tag)):
             self._anchor = match[1]
 
-    def _add_element(self, tag: str, parent: Element | None, hint: Hint, source: str) -> Element:
+    def _add_element(self, tag: str, parent: Element | None, attributes: str) -> Element:
         elements = self.result.elements
-        element = Element(tag, parent, hint, len(elements), source)
+        element = Element(tag, parent, len(elements), attributes)
         elements.append(element)
         return element
 

@@ -54,12 +54,11 @@ _TAGS: Final = "article aside blockquote center details div dl figure form heade
 _NAMED_TAGS: Final = frozenset(_TAGS.split())
 
 
-def hint_of(tag: str) -> Hint:
-    """Return the hint of a tag with its attributes, such as `div class="sidebar"`."""
-    name, _, attributes = tag.partition(" ")
-    if not attributes or name not in _NAMED_TAGS:
-        return _BY_TAG.get(name, Hint.NONE)
-    return _hint(name, attributes[:_MAX_ATTRIBUTE_CHARACTERS])
+def hint_of(tag: str, attributes: str) -> Hint:
+    """Return the hint of an element, such as `div` with `class="sidebar"`."""
+    if attributes and tag in _NAMED_TAGS:
+        return _hint(tag, attributes[:_MAX_ATTRIBUTE_CHARACTERS])
+    return _BY_TAG.get(tag, Hint.NONE)
 
 
 @lru_cache(_CACHE_SIZE)

@@ -10,7 +10,7 @@ from heapq import nlargest
 from typing import Final, NamedTuple
 
 from usher.crawl.page.blocks import HEADINGS, PARAGRAPHS, Block, Element, PageBlocks
-from usher.crawl.page.element_hints import Hint
+from usher.crawl.page.element_hints import Hint, hint_of
 
 MIN_MAIN_CHARACTERS: Final = 250
 MIN_MAIN_SHARE: Final = 0.6  # of the text that is neither a link nor boilerplate
@@ -77,6 +77,8 @@ def _effective_hints(elements: Sequence[Element]) -> list[Hint]:
     for element in elements:
         parent = element.parent
         inherited = hints[parent.number] if parent else Hint.NONE
+        if inherited is not Hint.BOILERPLATE and element.chars:
+            element.hint = hint_of(element.tag, element.attributes)
         nested = bool(parent and in_article[parent.number])
         is_article = element.tag == "article"
         # An article in an article is a comment or a teaser.
