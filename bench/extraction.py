@@ -38,7 +38,7 @@ WORLD = """the metric is that of the scrapinghub article-extraction-benchmark: m
 precision and recall of each page, their means over all pages, and F1 of the two means. The text is what Usher indexes
 as the body of the document. CPU of Usher counts everything that the index builder does with a page (charset, parser,
 metadata, language, hashes); the peers get decoded text and return only the main text. A menu line is a line of at most
-4 words that is not in the article (so bylines and credits count too); a snippet is the first 240 characters of the text"""
+4 words that is not in the article (bylines count too); a snippet is the first 240 characters of the text"""
 
 Shingles = Counter[tuple[str, ...]]
 
