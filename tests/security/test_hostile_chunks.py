@@ -20,7 +20,7 @@ from support.site.website import Website, head
 from usher.errors import BadContent
 from usher.http.client import download
 from usher.index.chunk_file import MAX_DOCUMENTS
-from usher.index.document import IndexDocument
+from usher.index.document import IndexDocument, IndexSection
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
@@ -291,6 +291,7 @@ def test_a_document_within_the_limits_is_read() -> None:
         key="k" * 2_200, url="u" * 2_260, host="h" * 253, chunk=7, crawled=NOW,
         title="\u6771" * 1_000, headings=("\u6771" * 1_000,) * 200, body="\U0001f600" * 1_000_000,
         description="\u6771" * 1_000, language="de", published=NOW, canonical="c" * 2_260,
+        rest="\U0001f600" * 50_000, sections=(IndexSection("a" * 200, "\u6771" * 300, 1_000_000, 1_000_000),) * 500,
     )  # fmt: skip
     data = msgspec.msgpack.encode(largest)
     assert len(data) < 8 * MIB

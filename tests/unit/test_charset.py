@@ -1,12 +1,14 @@
 """Bytes are decoded by their content, even if they declare another charset."""
 
+import base64
 import codecs
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usher.crawl.page.charset import codec_name, decode
+from support.corpora import needs_corpora, read_cases
+from usher.crawl.page.charset import codec_name, decode, prescan
 
 GERMAN = "Fünf Flüsse fließen über große Böden, und die Mäuse hören es täglich früher. "
 RUSSIAN = "Сегодня хорошая погода, и мы пойдём гулять в большой парк возле реки. "
@@ -24,6 +26,7 @@ CHINESE = "今天天气很好。我们去公园散步吧。这是一个中文句
         (GERMAN + "€ ™ Œ", "cp1252", "latin1"),
         (RUSSIAN, "cp1251", "windows-1251"),
         (RUSSIAN, "koi8-r", " KOI8-R "),
+        (RUSSIAN, "mac-cyrillic", "x-mac-cyrillic"),
         (JAPANESE, "cp932", "Shift_JIS"),
         (JAPANESE + "①", "cp932", "x-sjis"),
         (JAPANESE, "euc_jp", "euc-jp"),
@@ -62,6 +65,46 @@ def test_a_byte_order_mark_beats_every_declaration(mark: bytes, encoding: str) -
 )
 def test_as_declared_by_the_page(head: str) -> None:
     assert decode((head + RUSSIAN).encode("cp1251")) == head + RUSSIAN
+
+
+@pytest.mark.parametrize(
+    ("head", "codec"),
+    [
+        (b"<!doctype html><title>x</title><meta charset=koi8-r>", "koi8-r"),
+        (b"<!-- <meta charset=koi8-r> --><meta charset='iso-8859-5'>", "iso8859-5"),
+        (b"<!--><meta charset=koi8-r>", "koi8-r"),
+        (b"<p title='<meta charset=koi8-r>'><meta charset=iso-8859-5>", "iso8859-5"),
+        (b"<meta charset=nonsense><meta charset=koi8-r>", "koi8-r"),
+        (b"<meta name=x charset = 'koi8-r' />", "koi8-r"),
+        (b"<meta content='text/html; charset=koi8-r' http-equiv=content-type>", "koi8-r"),
+        (b"<meta http-equiv=content-type content='x; charset=\"koi8-r\"'>", "koi8-r"),
+        (b"<meta http-equiv=refresh content='0; charset=koi8-r'>", ""),
+        (b"<meta content='text/html; charset=koi8-r'>", ""),
+        (b"<metacharset=koi8-r>", ""),
+        (b"<meta charset=koi8-r", ""),
+        (b"<meta charset='koi8-r>", ""),
+        (b"<meta charset=koi8-r'>", ""),
+        (b"<meta charset=UTF-16LE>", "utf-8"),
+        (b"<meta charset=x-user-defined>", "cp1252"),
+        (b"<style>" + b"p{}" * 2_000 + b"</style><meta charset=koi8-r>", "koi8-r"),
+        (b"", ""),
+        (b"<", ""),
+    ],
+)
+def test_declarations_of_a_page(head: bytes, codec: str) -> None:
+    assert prescan(head) == codec
+
+
+@needs_corpora
+def test_the_cases_of_html5lib() -> None:
+    wrong = []
+    for case in read_cases("html/html5lib_encoding_cases.json"):
+        body = base64.b64decode(case["bytes_b64"])
+        has_mark = body.startswith(codecs.BOM_UTF8)
+        codec = "utf-8" if has_mark else prescan(body) or codec_name("windows-1252")
+        if codec != codec_name(case["encoding"]):
+            wrong.append((body[:100], codec))
+    assert wrong == []
 
 
 def test_the_header_beats_the_page() -> None:

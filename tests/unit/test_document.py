@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usher.crawl.page.document import PageDocument
+from usher.crawl.page.sections import PageSection
 from usher.index.document import (
     MAX_BODY,
     MAX_HEADINGS,
     MAX_TITLE,
     IndexDocument,
+    IndexSection,
     SkippedPage,
     from_page,
     site_names,
@@ -36,6 +38,8 @@ class SamplePage(PageDocument):
     language: str = "en-GB"
     simhash: int = -5
     text64: int = 7
+    rest: str = "Other text."
+    sections: list[PageSection] = field(default_factory=lambda: [PageSection("one", "One", 0, 10)])
 
 
 def document_of(page: PageDocument) -> IndexDocument | SkippedPage:
@@ -46,6 +50,7 @@ def test_a_page() -> None:
     assert document_of(SamplePage()) == IndexDocument(
         key="https://a.org/x", url="https://a.org/x", host="a.org", chunk=3, crawled=NOW, domain64=99, title="A title",
         headings=("One", "Two"), body="Some text.", description="It is about.", language="en", simhash=-5, text64=7,
+        rest="Other text.", sections=(IndexSection("one", "One", 0, 10),),
     )  # fmt: skip
 
 

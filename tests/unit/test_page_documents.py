@@ -65,24 +65,6 @@ def test_too_many_headings() -> None:
     )
 
 
-def test_the_main_text_is_what_is_left_without_menus() -> None:
-    found = page(
-        "<nav><ul><li><a href=/>Home</a><li><a href=/a>About</a></ul></nav>"
-        f"<main><h1>House</h1><p>{PROSE * 5}</p></main><footer>Imprint</footer>"
-    )
-    assert found.text.startswith("House\n")
-    assert PROSE.strip() in found.text
-    assert "About" not in found.text
-    assert "Imprint" not in found.text
-
-
-def test_little_main_text_is_replaced_by_all_visible_text() -> None:
-    rows = "".join(f"<tr><td>name{number}<td>value{number}" for number in range(50))
-    found = page(f"<p>Short.</p><nav>Menu <table>{rows}</table></nav>")
-    assert "Menu" in found.text
-    assert "name7 value7" in found.text  # cells do not touch
-
-
 def test_hidden_text_is_left_out() -> None:
     found = page(
         f"<p>{PROSE * 3}<p hidden>secret1<p style='DISPLAY: none'>secret2<noscript>secret3</noscript>"

@@ -1,4 +1,10 @@
-"""The document that the index stores for a page, or for one page of a PDF."""
+"""The document that the index stores for a page, or for one page of a PDF.
+
+`body` is the main text. `rest` is other text of the page that may be content; it is searched with a low weight and
+never shown. `sections` are parts of the body with an address of their own: `(anchor, title, start, end)`, in order and
+without overlaps, where the URL is that of the document with `#anchor`, the title is the path of headings, and the text
+is `body[start:end]`.
+"""
 
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -14,6 +20,7 @@ from usher.anchor_text import (
     MAX_PAGES_PER_ANCHOR,
 )
 from usher.crawl.page.document import PageDocument
+from usher.crawl.page.sections import PageSection
 from usher.messages.builder import PageLinks
 from usher.query.tokens import language_code
 from usher.urls import MAX_HOST, MAX_PATH
@@ -23,6 +30,10 @@ MAX_TITLE: Final = 1_000
 MAX_DESCRIPTION: Final = 1_000
 MAX_HEADINGS: Final = 200
 MAX_DEPTH: Final = 32_767
+MAX_REST: Final = 50_000
+MAX_SECTIONS: Final = 500
+MAX_ANCHOR: Final = 200
+MAX_SECTION_TITLE: Final = 300
 MAX_LANGUAGE: Final = 35  # characters of a language tag
 MAX_ADDRESS: Final = len("https://") + MAX_HOST + MAX_PATH + len("#page=500")
 
@@ -38,6 +49,15 @@ Anchors = Annotated[
     tuple[tuple[AnchorText, AnchorPages], ...], Meta(max_length=MAX_ANCHORS_PER_PAGE)
 ]
 Moment = Annotated[datetime, Meta(tz=True)]
+
+
+class IndexSection(Struct, frozen=True, array_like=True):
+    """A part of the body with an address of its own."""
+
+    anchor: Annotated[str, Meta(max_length=MAX_ANCHOR)]
+    title: Annotated[str, Meta(max_length=MAX_SECTION_TITLE)]
+    start: Count
+    end: Count
 
 
 class IndexDocument(Struct, frozen=True, omit_defaults=True):
@@ -62,6 +82,8 @@ class IndexDocument(Struct, frozen=True, omit_defaults=True):
     canonical: Address = ""
     simhash: int = 0
     text64: int = 0
+    rest: Annotated[str, Meta(max_length=MAX_REST)] = ""
+    sections: Annotated[tuple[IndexSection, ...], Meta(max_length=MAX_SECTIONS)] = ()
     shortened: int = 0  # characters of the text that were cut off
     anchors: Anchors = ()
     inlinks: Annotated[int, Meta(ge=0, le=MAX_INLINKS)] = 0
@@ -100,6 +122,8 @@ def from_page(
         canonical=page.canonical or "",
         simhash=page.simhash,
         text64=page.text64,
+        rest=_clean(page.rest)[:MAX_REST],
+        sections=tuple(_section(section) for section in page.sections[:MAX_SECTIONS]),
         shortened=max(0, len(body) - MAX_BODY),
     )
 
@@ -132,6 +156,13 @@ def site_names(host: str) -> tuple[str, ...]:
     labels = name.split(".")
     starts = [] if name.startswith("[") or labels[-1].isdigit() else range(1, len(labels))
     return tuple(dict.fromkeys([host, name, *(".".join(labels[start:]) for start in starts)]))
+
+
+def _section(section: PageSection) -> IndexSection:
+    anchor, title, start, end = section
+    return IndexSection(
+        _clean(anchor)[:MAX_ANCHOR], _clean(title)[:MAX_SECTION_TITLE], start, min(end, MAX_BODY)
+    )
 
 
 def _publication_date(page: PageDocument, crawled: datetime) -> datetime | None:

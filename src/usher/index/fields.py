@@ -12,7 +12,7 @@ import tantivy
 import zstandard
 from msgspec import Struct
 
-from usher.index.document import IndexDocument, site_names
+from usher.index.document import IndexDocument, IndexSection, site_names
 from usher.query.results import Hit
 from usher.query.tokens import space_words
 
@@ -21,7 +21,8 @@ HEADINGS: Final = "headings"
 ANCHORS: Final = "anchors"
 BODY: Final = "body"
 URL: Final = "url"
-TEXT_FIELDS: Final = (TITLE, HEADINGS, ANCHORS, BODY, URL)
+REST: Final = "rest"
+TEXT_FIELDS: Final = (TITLE, HEADINGS, ANCHORS, BODY, URL, REST)
 MAX_WORD_BYTES: Final = 128  # longer words are data
 
 STEMMERS: Final = MappingProxyType(
@@ -66,6 +67,7 @@ class _Zstd(threading.local):
 _zstd: Final = _Zstd()
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(StoredFields).decode
+_decode_sections: Final = msgspec.msgpack.Decoder(tuple[IndexSection, ...]).decode
 
 
 @cache
@@ -84,6 +86,7 @@ def schema() -> tantivy.Schema:
     builder.add_unsigned_field("depth", indexed=True, fast=True)
     builder.add_bytes_field("kept", stored=True)
     builder.add_bytes_field("text", stored=True)
+    builder.add_bytes_field("sections", stored=True)
     return builder.build()
 
 
@@ -131,6 +134,7 @@ def searchable_texts(document: IndexDocument) -> dict[str, str]:
         ANCHORS: space_words(anchor_field(document)),
         BODY: space_words(document.body),
         URL: space_words(document.url),
+        REST: space_words(document.rest),
     }
 
 
@@ -160,6 +164,8 @@ def to_tantivy(document: IndexDocument, chunk: int, texts: Mapping[str, str]) ->
     stored = {name: getattr(document, name) for name in StoredFields.__struct_fields__}
     result.add_bytes("kept", _encode(StoredFields(**(stored | {"chunk": chunk}))))
     result.add_bytes("text", _zstd.compress(document.body.encode()))
+    if document.sections:
+        result.add_bytes("sections", _zstd.compress(_encode(document.sections)))
     return result
 
 
@@ -177,3 +183,9 @@ def stored_fields(document: tantivy.Document) -> StoredFields:
 
 def stored_text(document: tantivy.Document) -> str:
     return _zstd.decompress(cast("bytes", document.get_first("text"))).decode()
+
+
+def stored_sections(document: tantivy.Document) -> tuple[IndexSection, ...]:
+    """The sections of a document; their positions are those of `stored_text`."""
+    data = cast("bytes | None", document.get_first("sections"))
+    return _decode_sections(_zstd.decompress(data)) if data else ()

@@ -14,9 +14,9 @@ from typing import Final
 
 import tantivy
 
-from usher.index.fields import ANCHORS, BODY, HEADINGS, TITLE, URL, word_analyzer
+from usher.index.fields import ANCHORS, BODY, HEADINGS, REST, TITLE, URL, word_analyzer
 
-AVERAGE_LENGTHS: Final = {TITLE: 8, HEADINGS: 24, ANCHORS: 40, BODY: 800, URL: 16}
+AVERAGE_LENGTHS: Final = {TITLE: 8, HEADINGS: 24, ANCHORS: 40, BODY: 800, URL: 16, REST: 100}
 PADDING_WORD: Final = "X"  # queries are in lower case
 MAX_WORDS: Final = 20_000_000  # of padding in one chunk
 MAX_WORDS_PER_FIELD: Final = 1_000_000  # of one padding document
@@ -38,7 +38,7 @@ class LengthPadding:
         self.documents += 1
         for name, text in texts.items():
             self.lengths[name] += (
-                count_words(text) if name == BODY else len(word_analyzer().analyze(text))
+                count_words(text) if name in {BODY, REST} else len(word_analyzer().analyze(text))
             )
 
     def missing(self) -> tuple[dict[str, int], int]:

@@ -15,13 +15,13 @@ from tantivy import FieldType, Occur
 from tantivy import Query as TantivyQuery
 
 from usher.index import fields
-from usher.index.fields import ANCHORS, BODY, HEADINGS, STEMMERS, TITLE, URL
+from usher.index.fields import ANCHORS, BODY, HEADINGS, REST, STEMMERS, TITLE, URL
 from usher.index.index_reader import MAX_FORMS, IndexReader
 from usher.query.language import Query, QueryTerm
 from usher.query.results import TermStats
 from usher.query.tokens import UNSPACED_SCRIPTS, space_words
 
-FIELD_WEIGHTS: Final = {TITLE: 3.0, HEADINGS: 1.2, ANCHORS: 1.2, BODY: 1.0, URL: 0.5}
+FIELD_WEIGHTS: Final = {TITLE: 3.0, HEADINGS: 1.2, ANCHORS: 1.2, BODY: 1.0, URL: 0.5, REST: 0.1}
 FIELDS_WITH_FORMS: Final = (TITLE, HEADINGS, ANCHORS, BODY)  # other forms do not count in a URL
 EXCLUDING_FIELDS: Final = (TITLE, HEADINGS, BODY)  # what others call a page excludes nothing
 FIELDS_BY_PLACE: Final = {"": tuple(FIELD_WEIGHTS), "title": (TITLE,), "url": (URL,)}

@@ -1,29 +1,27 @@
 """Turns a parsed page, plain text or a PDF into the documents that the index stores.
 
-The main text is the page without menus and footers. Pages that are lists or tables have little of it; for them it is
-all visible text.
+`text` is the main text (`main_text.py`); `rest` is other text that may be content, so that its rare words are
+searchable. Menus and footers are in neither.
 """
 
 import re
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 from urllib.parse import unquote
 
-from resiliparse.extract.html2text import extract_plain_text
-from selectolax.lexbor import LexborHTMLParser
-
+from usher.crawl.page.blocks import split_blocks
 from usher.crawl.page.fingerprint import join_problems, language, shorten, simhash, text64
 from usher.crawl.page.head import PageHead
+from usher.crawl.page.main_text import join_blocks, select_text
 from usher.crawl.page.markup import Markup
 from usher.crawl.page.metadata import MAX_HEADINGS, MAX_TITLE_LENGTH, parse_metadata, plausible_date
 from usher.crawl.page.pdf import PdfText
+from usher.crawl.page.sections import PageSection, join_with_sections
 from usher.urls import Url
 
 MAX_TEXT_CHARACTERS: Final = 1_000_000
-MAX_TAGS_FOR_MAIN: Final = 6_000  # the extraction's time grows with the square of their depth
-MIN_MAIN_CHARACTERS: Final = 250
-MIN_MAIN_SHARE: Final = 0.3  # of all visible text
+MAX_REST_CHARACTERS: Final = 50_000
 
 _TITLE_SEARCH_CHARACTERS: Final = 10_000
 _MARKDOWN: Final = re.compile(r"^ {0,3}#{1,6}[ \t]+(\S.*)", re.MULTILINE)
@@ -37,6 +35,8 @@ class PageDocument:
     title: str = ""
     headings: list[str] = field(default_factory=list)
     text: str = ""
+    rest: str = ""
+    sections: list[PageSection] = field(default_factory=list)
     description: str = ""
     language: str = ""
     published: datetime | None = None
@@ -52,14 +52,18 @@ def from_markup(markup: Markup, head: PageHead, url: Url, *, noindex: bool) -> P
     metadata = parse_metadata(markup.trees)
     head.remove_hidden()
     visible = markup.text()
-    text, problem = _cut(_main_text(markup, visible))
+    title = metadata.title(title_from_url(url))
+    selected = select_text(split_blocks(markup.bodies()), title)
+    positioned = join_with_sections(selected.main)
+    text, problem = _cut(positioned.text)
     headings, heading_problem = metadata.headings()
     declared = [*metadata.languages, metadata.fields.get("content-language", "")]
     return PageDocument(
         str(url),
-        title=metadata.title(title_from_url(url)),
+        title=title,
         headings=headings,
         text=text,
+        rest=join_blocks(selected.rest)[:MAX_REST_CHARACTERS],
         description=metadata.description(),
         language=language(declared, text),
         published=metadata.published(),
@@ -68,7 +72,8 @@ def from_markup(markup: Markup, head: PageHead, url: Url, *, noindex: bool) -> P
         noindex=noindex,
         simhash=simhash(text),
         text64=text64(visible),
-        problem=join_problems(markup.problem, problem, heading_problem),
+        sections=[section for section in positioned.sections if section.end <= len(text)],
+        problem=join_problems(markup.problem, problem, heading_problem, positioned.problem),
     )
 
 
@@ -105,7 +110,7 @@ def from_pdf(pdf: PdfText, url: Url, *, noindex: bool) -> list[PageDocument]:
 
 
 def _with_text(document: PageDocument, text: str) -> PageDocument:
-    main, problem = _cut(text.replace("\0", " "))
+    main, problem = _cut(text.replace("\0", " ").strip())
     return replace(
         document,
         text=main,
@@ -123,29 +128,7 @@ def title_from_url(url: Url) -> str:
 
 
 def _cut(text: str) -> tuple[str, str]:
-    text = text.strip()
     if len(text) <= MAX_TEXT_CHARACTERS:
         return text, ""
     problem = f"only the first {MAX_TEXT_CHARACTERS:,} characters of its text were kept"
     return text[:MAX_TEXT_CHARACTERS], problem
-
-
-def _main_text(markup: Markup, visible: str) -> str:
-    """Return the main text if there is enough of it, else all visible text."""
-    pages = [_body_html(tree) for tree in markup.trees]
-    if len(pages) == 1 and pages[0].count("<") <= MAX_TAGS_FOR_MAIN:
-        main = _plain_text(pages[0], main=True).strip()
-        if len(main) >= max(MIN_MAIN_CHARACTERS, MIN_MAIN_SHARE * len(" ".join(visible.split()))):
-            return main
-    return "\n".join(_plain_text(page) for page in pages)
-
-
-def _body_html(tree: LexborHTMLParser) -> str:
-    """Return the body with blanks between the cells of tables."""
-    html = tree.body.html if tree.body else ""
-    return (html or "").replace("<td", " <td").replace("<th", " <th")
-
-
-def _plain_text(html: str, *, main: bool = False) -> str:
-    text = extract_plain_text(html, main_content=main, links=False, list_bullets=False)
-    return cast("str", text).replace("\0", " ")

@@ -44,12 +44,20 @@ def simhash(text: str) -> int:
     x, y, z = _FACTORS
     runs = zip(words, words[1:], words[2:], strict=False)
     features = {(a * x + b * y + c * z) & _MASK for a, b, c in runs} or set(words)
-    # All features form one number with 64 bits each, so that one operation counts a bit of all features.
-    lanes = int.from_bytes(array("Q", features).tobytes(), sys.byteorder)
-    ones = int.from_bytes(array("Q", [1]).tobytes() * len(features), sys.byteorder)
-    counts = [((lanes >> bit) & ones).bit_count() for bit in range(_BYTES * 8)]
+    counts = _bit_counts(array("Q", features))
     majority = sum(1 << bit for bit, count in enumerate(counts) if 2 * count > len(features))
     return _signed(majority.to_bytes(_BYTES, "big"))
+
+
+def _bit_counts(features: "array[int]") -> list[int]:
+    """Return for each of 64 bits how many numbers have it; one operation reads a bit of every byte of all numbers."""
+    if sys.byteorder == "big":
+        features.byteswap()
+    data = features.tobytes()
+    number = int.from_bytes(data, "little")
+    ones = int.from_bytes(b"\1" * len(data), "little")
+    columns = [((number >> bit) & ones).to_bytes(len(data), "little") for bit in range(8)]
+    return [columns[bit % 8][bit // 8 :: _BYTES].count(1) for bit in range(_BYTES * 8)]
 
 
 @lru_cache(maxsize=32_768)

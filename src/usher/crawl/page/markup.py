@@ -8,7 +8,7 @@ unchanged tree.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import islice
 from typing import Final, NamedTuple
@@ -23,6 +23,7 @@ MAX_TAGS_PER_TREE: Final = 10_000  # parsed in 0.15 s if all are nested
 MAX_CHARACTERS_PER_TREE: Final = 65_536  # parsed in 0.4 s as one tag with 16,000 attributes
 TAGS_PER_PIECE: Final = 1_000
 MAX_TAG_CHARACTERS: Final = 8_000  # of a tag, a script or a comment
+MAX_HIDDEN_ENDS: Final = 5_000  # `>` in quotes; each may take 20 us
 MAX_SAFE_TAGS: Final = 2_000  # with any formatting elements
 MAX_FORMATTING_WORK: Final = 200_000  # distinct formatting elements times tags
 
@@ -35,7 +36,15 @@ _FORMATTING_WITH_ATTRIBUTES: Final = re.compile(
 )
 _FORMATTING: Final = re.compile(rf"<(/?){_FORMAT}(?=[\s/>])", re.IGNORECASE)
 _ENDLESS: Final = re.compile(rf"(<[a-zA-Z][^\s/>]{{0,20}}+)[^>]{{{MAX_TAG_CHARACTERS},}}+>?")
-_HIDDEN_END: Final = re.compile(r"=\s*(?:\"[^\">]*+>|'[^'>]*+>)")
+_HIDDEN_END: Final = re.compile(r"=(?=[\t\n\f\r ]*+(?:\"[^\">]*+>|'[^'>]*+>))")
+_TAG_START: Final = re.compile(r"<[a-zA-Z]")
+# The rest of a tag from the `=` of an attribute, as the HTML standard tokenizes it.
+_VALUE: Final = (
+    r"=[\t\n\f\r ]*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|[^\t\n\f\r >\"'][^\t\n\f\r >]*+|(?=>))"
+)
+_TAG_REST: Final = re.compile(
+    rf"{_VALUE}(?:[\t\n\f\r /]++|(?:=|[^\t\n\f\r />=])[^\t\n\f\r />=]*+(?:[\t\n\f\r ]*+{_VALUE})?+)*+>"
+)
 _ENCLOSED: Final = (
     *(("<!--", "-->"), ("<script", "</script>"), ("<style", "</style>")),
     *(("<SCRIPT", "</SCRIPT>"), ("<STYLE", "</STYLE>")),
@@ -56,6 +65,10 @@ class Markup(NamedTuple):
         """Return the text of the body, without separators between elements; the caller removes hidden elements."""
         return "".join(tree.body.text() for tree in self.trees if tree.body)
 
+    def bodies(self) -> list[str]:
+        """Return the bodies as regular HTML."""
+        return [tree.body.html or "" for tree in self.trees if tree.body]
+
 
 def parse_markup(text: str, *, is_xml: bool = False) -> Markup:
     """Parse a page; one that cannot be parsed has no tree and a problem."""
@@ -68,15 +81,40 @@ def parse_markup(text: str, *, is_xml: bool = False) -> Markup:
     endless = 0
     if len(text) > MAX_CHARACTERS_PER_TREE:
         text, endless = _ENDLESS.subn(r"\1>", text)
-    in_pieces = tags > MAX_TAGS_PER_TREE or (
-        len(text) > MAX_CHARACTERS_PER_TREE and _HIDDEN_END.search(text)
-    )
-    texts = _pieces(text) if in_pieces else [text]
     try:
-        trees = [LexborHTMLParser(piece, options=_WITHOUT_EVENTS) for piece in texts]
+        trees = [LexborHTMLParser(piece, options=_WITHOUT_EVENTS) for piece in _texts(text)]
     except (SelectolaxError, ValueError, MemoryError) as error:
         return Markup([], f"it could not be parsed ({type(error).__name__})")
     return Markup(trees, join_problems(problem, "a tag was too long" if endless else ""))
+
+
+def _texts(text: str) -> Iterable[str]:
+    """Return what is parsed as one tree each: the page if that is safe, or without its long scripts, or its pieces."""
+    if _is_safe(text):
+        return [text]
+    for opens, closes in _ENCLOSED:
+        text = _emptied(text, opens, closes)
+    return [text] if _is_safe(text) else _pieces(text)
+
+
+def _is_safe(text: str) -> bool:
+    """Return whether the tree of a page is not too deep, and no tag continues for long after a `>` in quotes."""
+    if text.count("<") > MAX_TAGS_PER_TREE:
+        return False
+    if len(text) <= MAX_CHARACTERS_PER_TREE:
+        return True
+    budget = MAX_HIDDEN_ENDS
+    for hidden in _HIDDEN_END.finditer(text):
+        start = hidden.start()
+        # Before the first hidden `>` of a tag there is no other. A longer tag is already cut.
+        before = text[max(0, start - 2 * MAX_TAG_CHARACTERS) : start].rpartition(">")[2]
+        budget -= 1
+        if budget < 0 or (
+            _TAG_START.search(before)
+            and not _TAG_REST.match(text, start, start + MAX_TAG_CHARACTERS)
+        ):
+            return False
+    return True
 
 
 def _cut(text: str) -> tuple[str, str]:
@@ -106,9 +144,7 @@ def _distinct_formatting(text: str) -> int:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Split before a tag, but not inside a script or a comment."""
-    for opens, closes in _ENCLOSED:
-        text = _emptied(text, opens, closes)
+    """Split before a tag, but not inside a script or a comment; long ones are already empty."""
     last = 0
     for start in [*_spans(text), len(text)]:
         while last < start:

@@ -11,12 +11,7 @@ from typing import Final, Literal, cast
 from resiliparse.extract.html2text import extract_plain_text
 from selectolax.lexbor import LexborHTMLParser
 
-from usher.crawl.page.document import (
-    MAX_TAGS_FOR_MAIN,
-    MAX_TEXT_CHARACTERS,
-    MIN_MAIN_CHARACTERS,
-    MIN_MAIN_SHARE,
-)
+from usher.crawl.page.document import MAX_TEXT_CHARACTERS
 from usher.crawl.page.fingerprint import join_problems
 from usher.crawl.page.markup import Markup, parse_markup
 from usher.feeds.items.page_template import PageTemplate, prune
@@ -26,6 +21,9 @@ CleanMethod = Literal["whole", "main", "model"]
 PLAIN_TYPES: Final = frozenset({"text", "text/plain"})
 MAX_SIMPLE_TAGS: Final = 2_000  # any parser reads these quickly, however they are nested
 MAX_SIMPLE_CHARS: Final = 65_536
+MAX_TAGS_FOR_MAIN: Final = 6_000  # the extraction's time grows with the square of their depth
+MIN_MAIN_CHARACTERS: Final = 250
+MIN_MAIN_SHARE: Final = 0.3  # of all visible text
 MIN_KEPT_SHARE: Final = 0.02  # of a page; a template that leaves less belongs to another page
 
 
