@@ -184,11 +184,10 @@ class TantivyDirect:
         return rate
 
     def ask(self, text: str) -> int:
-        """Return the ten best hits with title, URL and snippet, and the total."""
+        """Return the ten best hits for any of the words with title, URL and snippet, and the total."""
         assert self.index is not None  # noqa: S101
         searcher = self.index.searcher()
-        every = " ".join(f"+{word}" for word in text.split())
-        query = self.index.parse_query(every, ["title", "headings", "body", "url"])
+        query = self.index.parse_query(text, ["title", "headings", "body", "url"])
         found = searcher.search(query, 10)
         passages = tantivy.SnippetGenerator.create(searcher, query, self.schema, "body")
         for _, where in found.hits:

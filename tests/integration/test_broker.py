@@ -54,8 +54,12 @@ async def rows(tmp_path: Path) -> AsyncIterator[Rows]:
         yield here
 
 
-async def find(cluster: ClusterView, text: str, *, k: int = 10, offset: int = 0) -> SearchResult:
-    return await Broker(cluster, deadline=1.0).search(parse_query(text), k=k, offset=offset)
+async def find(
+    cluster: ClusterView, text: str, *, k: int = 10, offset: int = 0, verbatim: bool = False
+) -> SearchResult:
+    return await Broker(cluster, deadline=1.0).search(
+        parse_query(text), k=k, offset=offset, verbatim=verbatim
+    )
 
 
 def urls(answer: SearchResult) -> list[str]:
@@ -318,9 +322,15 @@ async def test_a_spelling_is_suggested_only_if_it_has_more_hits(rows: Rows) -> N
     await rows.rows(1, 2, chunks)
     async with rows.cluster() as cluster:
         answer = await find(cluster, "theatra")
-        assert (answer.results.total, answer.suggestion) == (0, "theatre")
-        assert (await find(cluster, "theatra -velvet")).suggestion == ""
-        assert (await find(cluster, "theatre")).suggestion == ""
+        assert (answer.results.total, answer.query.text, answer.typed) == (12, "theatre", "theatra")
+        assert len(answer.snippets) == len(answer.results.hits) == 10
+        typed = await find(cluster, "theatra", verbatim=True)
+        assert (typed.results.total, typed.suggestion, typed.typed) == (0, "theatre", "")
+        some = await find(cluster, "velvet theatra")
+        assert (some.results.total, some.query.text) == (12, "velvet theatre")
+        for text in ("theatra -velvet", "theatre", "velvet theatre nowhere"):
+            right = await find(cluster, text)
+            assert (right.query.text, right.suggestion, right.typed) == (text, "", "")
 
 
 async def test_unusual_queries_are_answered(rows: Rows) -> None:

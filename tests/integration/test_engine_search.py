@@ -1,7 +1,7 @@
 """Searches of one engine, and ranking across several."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
@@ -10,7 +10,6 @@ import pytest
 
 from support.index.documents import HEAP, NOW, PAGES, found, page
 from usher import domain64
-from usher.index import fields, length_padding
 from usher.index.document import IndexDocument
 from usher.index.engine import Engine
 from usher.index.index_reader import RECENT_HITS
@@ -34,6 +33,9 @@ FOUND = {
     "rockets -again": ["nasa", "port"],
     'rockets -"and moons" -elsewhere': ["blog"],
     "moons OR again": ["blog", "nasa"],
+    "+rockets +moons": ["nasa"],
+    "rockets AND moons": ["nasa"],
+    "title:orders": ["apart"],
     "rockets site:nasa.gov": ["blog", "nasa"],
     "rockets site:blogs.nasa.gov": ["blog"],
     "rockets site:gov": ["blog", "nasa"],
@@ -52,7 +54,6 @@ FOUND = {
     "京東": [],
     "東京天気タワー": ["tokyo"],
     "हिन्दी": ["hindi"],
-    "rockets nowhere": [],
     "X": [],
     "lang:ja": ["tokyo"],
     "rockets after:2030 before:2020": [],
@@ -85,12 +86,113 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+def spelt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    made = Engine.open(tmp_path_factory.mktemp("spelt"), heap=HEAP)
+    made.add(1, [page(name, text, title="") for name, text in SPELT.items()])
+    made.commit()
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize(("text", "expected"), FOUND.items())
 def test_queries_and_their_hits(pages: Engine, text: str, expected: list[str]) -> None:
     names = found(pages, text)
     assert sorted(names) == sorted(expected)
     assert names[:1] == expected[:1] or not parse_query(text).groups
     assert pages.search(parse_query(text)).total == len(expected)
+
+
+# All hits, of which the first ones are good matches.
+SOME_WORDS = {
+    "rockets nowhere": (["blog", "nasa", "port"], 0),
+    "rockets moons": (["nasa", "blog", "port"], 1),
+    "what makes rockets and moons fly so high": (["nasa", "blog", "index", "port"], 0),
+    "+rockets moons nowhere": (["nasa", "blog", "port"], 0),
+    "moons log": (["apart", "index", "nasa", "wal"], 0),
+    "moons log site:a.org": (["apart", "index", "wal"], 0),
+    "moons log -nothing": (["index", "nasa", "wal"], 0),
+    "moons rockets-again": (["blog", "nasa", "port"], 0),
+    '"rockets" nowhere': (["blog", "nasa"], 0),
+    "nowhere": ([], 0),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), SOME_WORDS.items())
+def test_a_page_with_some_of_the_words_is_a_weak_match(
+    pages: Engine, text: str, expected: tuple[list[str], int]
+) -> None:
+    names, good = expected
+    hits = pages.search(parse_query(text))
+    assert sorted(hit.url.rpartition("/")[2] for hit in hits.hits) == sorted(names)
+    assert (hits.total, hits.good) == (good, good)
+    assert [hit.weak for hit in hits.hits] == [False] * good + [True] * (len(names) - good)
+
+
+def test_paging_continues_into_weak_matches(pages: Engine) -> None:
+    whole = found(pages, "rockets moons")
+    parts = [pages.search(parse_query("rockets moons"), 1, offset) for offset in range(4)]
+    assert [hit.url.rpartition("/")[2] for part in parts for hit in part.hits] == whole
+    assert [part.more for part in parts] == [True, True, False, False]
+    assert [part.total for part in parts] == [1, 1, 1, 1]
+
+
+def test_a_word_that_hardly_matters_may_be_missing(engine: Engine) -> None:
+    words = [f"word{number}" for number in range(20)]
+    common = [page(f"{n}", "frequent " + words[n % 20], chunk=1) for n in range(60)]
+    engine.add(1, [*common, page("best", " ".join(words), chunk=1)])
+    engine.commit()
+    hits = engine.search(parse_query(" ".join(["frequent", *words])))
+    assert (hits.hits[0].url, hits.total) == ("https://a.org/best", 1)
+
+
+SPELT = {
+    "cpp": "The C++ language and C# too.",
+    "net": "Runs on .NET and node.js.",
+    "mail": "Send an e-mail over wi-fi to AT&T in the U.S.A.",
+    "book": "O'Reilly, ISBN 978-3-16-148410-0.",
+    "code": "Call asyncio.gather or os.path.join; snake_case raises ValueError.",
+    "lamp": "The keeper's lamp and f-strings.",
+    "greek": "Καλημέρα κόσμε",
+    "arabic": "مُحَمَّد",
+    "soft": "An extraor\u00addinary word in İstanbul.",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    {
+        "C++": "cpp", "c#": "cpp", ".net": "net", "nodejs": "net", "node.js": "net", "email": "mail",
+        "e-mails": "mail", "wifi": "mail", "wi-fi": "mail", "at&t": "mail", "USA": "mail", "U.S.A.": "mail",
+        "oreilly": "book", "o'reilly": "book", "9783161484100": "book", "978-3-16-148410-0": "book",
+        "asyncio.gather": "code", "gather": "code", "os.path.join()": "code", "snake_case": "code",
+        "snake case": "code", "value error": "code", "valueerror": "code", "keeper's lamp": "lamp",
+        "keepers": "lamp", "f-string": "lamp", "fstrings": "lamp", "καλημερα": "greek", "محمد": "arabic",
+        "extraordinary": "soft", "istanbul": "soft",
+    }.items(),
+)  # fmt: skip
+def test_spellings_of_compounds(spelt: Engine, text: str, name: str) -> None:
+    hits = spelt.search(parse_query(text))
+    assert [hit.url.rpartition("/")[2] for hit in hits.hits if not hit.weak] == [name]
+
+
+def test_a_hit_explains_its_score(pages: Engine) -> None:
+    hits = pages.search(parse_query("write ahead log"), explained=True).hits
+    assert not any(hit.reasons for hit in pages.search(parse_query("write ahead log")).hits)
+    for hit in hits:
+        assert sum(reason.score for reason in hit.reasons) == pytest.approx(hit.score, rel=0.01)
+    best = {(reason.words, reason.field) for reason in hits[0].reasons}
+    assert ("write ahead", "text, close together") in best
+    assert ("log", "any form") in best
+
+
+def test_stems_of_a_rare_language_apply_if_the_query_is_in_it(engine: Engine) -> None:
+    engine.add(1, [page(f"{n}", f"Plain text {n}", chunk=1) for n in range(200)])
+    house = page("haus", "Viele schöne Häuser stehen hier.", chunk=2, language="de")
+    engine.add(2, [house])
+    engine.commit()
+    assert found(engine, "häuser") == ["haus"]
+    assert found(engine, "wo ist das schönste haus") == ["haus"]
 
 
 def test_a_range_of_numbers_is_a_site(pages: Engine) -> None:
@@ -218,7 +320,7 @@ def test_servers_together_rank_as_one_index_does(tmp_path: Path) -> None:
     for engine in engines:
         engine.close()
     assert len(agreed) >= 200
-    assert sum(agreed) / len(agreed) >= 0.98
+    assert sum(agreed) / len(agreed) >= 0.95
 
 
 def overlap(one: Engine, row: list[Engine], query: Query) -> Iterator[float]:
@@ -233,38 +335,7 @@ def overlap(one: Engine, row: list[Engine], query: Query) -> Iterator[float]:
     scores = {found.hit.url: found.hit.score for found in alone.hits}
     common = [found.hit for found in both.hits if found.hit.url in scores]
     for hit in common:
-        assert hit.score == pytest.approx(scores[hit.url], rel=0.002)
+        # Scores are corrected for the average length of a document, which differs between servers.
+        assert hit.score == pytest.approx(scores[hit.url], rel=0.1)
     if scores:
         yield len(common) / len(scores)
-
-
-def test_padding_gives_every_chunk_the_same_averages(engine: Engine) -> None:
-    chance = random.Random(2)  # noqa: S311
-    counts: Callable[[str], int] = lambda text: len(fields.word_analyzer().analyze(text))  # noqa: E731
-    for size in (0, 5, 700, 90_000):
-        weight = length_padding.LengthPadding()
-        texts = [fields.searchable_texts(page("x", zipf(chance, size))) for _ in range(3)]
-        for one in texts:
-            weight.add(one)
-        missing, empty = weight.missing()
-        assert min(missing.values()) >= 0
-        assert empty >= 0
-        for name, average in length_padding.AVERAGE_LENGTHS.items():
-            total = sum(counts(one[name]) for one in texts) + missing[name]
-            assert total == average * (3 + 1 + empty)
-    assert length_padding.count_words("a-b c_d é, 12") == 6
-    assert engine.documents == 0
-
-
-@pytest.mark.parametrize(
-    ("documents", "headings", "body"),
-    [(0, 0, 0), (1, 0, 0), (200, 0, 0), (50_000, 0, 0), (1_000, 30_000_000, 0), (9, 0, 9_000_000)],
-)
-def test_padding_is_bounded_and_spread(documents: int, headings: int, body: int) -> None:
-    weight = length_padding.LengthPadding()
-    weight.documents = documents
-    weight.lengths.update({fields.HEADINGS: headings, fields.BODY: body})
-    missing, empty = weight.missing()
-    needed = documents * sum(length_padding.AVERAGE_LENGTHS.values())
-    assert sum(missing.values()) <= max(length_padding.MAX_WORDS, 1.1 * needed)
-    assert max(missing.values()) <= length_padding.MAX_WORDS_PER_FIELD * (empty + 1)

@@ -1,6 +1,5 @@
 """A page becomes a document or is skipped with a reason."""
 
-import unicodedata
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -132,7 +131,7 @@ def test_languages(text: str, code: str) -> None:
 
 
 def test_equal_words_fold_to_the_same_text() -> None:
-    assert fold("Straße ﬁ \uff38\u00a0e\u0301") == "strasse fi x é"
+    assert fold("Straße ﬁ \uff38\u00a0e\u0301") == "strasse fi x e"
     assert strip_accents("ÉLÈVE") == "eleve"
     assert space_words("Das ist 東京").split() == ["das", "ist", "東", "京"]
     assert space_words("plain ASCII") == "plain ascii"
@@ -143,8 +142,26 @@ MIXED = st.text(st.sampled_from("aZ \u00a0éÉßΣжЖ…ǅÅ\u0301½Ⅳ東が\u
 
 @given(MIXED)
 def test_fast_folding_equals_normal_folding(text: str) -> None:
-    assert fold(text) == unicodedata.normalize("NFKC", text).casefold()
-    assert fold(f"abc {text} def") == unicodedata.normalize("NFKC", f"abc {text} def").casefold()
+    # Devanagari is always folded in the slow way.
+    assert fold(text) == fold(f"{text} क").removesuffix(" क")
+    assert fold(f"abc {text} def") == fold(f"abc {text} def क").removesuffix(" क")
+
+
+@pytest.mark.parametrize(
+    ("text", "folded"),
+    [
+        ("İstanbul", "istanbul"),
+        ("क्या", "कया"),
+        ("Καλημέρα", "καλημερα"),
+        ("Ёлка й", "елка й"),
+        ("مُحَمَّد", "محمد"),
+        ("co\u00adoperate", "cooperate"),
+        ("がぎ", "がぎ"),
+        ("한국", "한국"),
+    ],
+)
+def test_marks_neither_split_words_nor_tell_them_apart(text: str, folded: str) -> None:
+    assert fold(text) == folded
 
 
 @given(st.text())

@@ -18,6 +18,7 @@ from usher.query.language import (
     Query,
     QueryTerm,
     apply_corrections,
+    is_required,
     parse_query,
 )
 from usher.query.rpc_messages import to_query
@@ -27,7 +28,7 @@ WORDS = {
     "cats OR dogs food": (("cats", "dogs"), ("food",)),
     "a | b || c": (("a", "b", "c"),),
     "salt AND pepper": (("salt",), ("pepper",)),
-    "+must have": (("+must",), ("have",)),
+    "+must have": (("must",), ("have",)),
     "Straße \uff26\uff35\uff2c\uff2c ﬁne": (("strasse",), ("full",), ("fine",)),
     "東京 タワー": (("東京",), ("タワー",)),
     "std::vector http://a.org/b": (("std::vector",), ("http://a.org/b",)),
@@ -162,6 +163,23 @@ def test_a_query_that_is_too_long_is_cut_at_a_word() -> None:
     assert long.ignored
 
 
+@pytest.mark.parametrize(
+    ("text", "required"),
+    [
+        ("plain words", []),
+        ("+must have c++", ["must"]),
+        ("salt AND pepper and more", ["salt", "pepper"]),
+        ("cats OR dogs food", ["cats", "dogs"]),
+        ('an "exact phrase"', ["exact phrase"]),
+        ("title:report url:2024 x", ["report", "2024"]),
+        ("a AND -b c", ["a"]),
+    ],
+)
+def test_only_explicit_syntax_requires_words(text: str, required: list[str]) -> None:
+    groups = filter(is_required, parse_query(text).groups)
+    assert [term.text for group in groups for term in group] == required
+
+
 @pytest.mark.parametrize("text", ["", " ", "\x00\x07", '"', "OR", "-", "site:", "..."])
 def test_nothing_to_search_for(text: str) -> None:
     assert not parse_query(text)
@@ -190,7 +208,7 @@ def test_any_text_parses_to_a_query_that_servers_can_decode(text: str) -> None:
     [
         b"", b"[]", b"{", b'{"groups": [[]]}', b'{"groups": 1}', b'{"text": "\xff"}', b'{"after": "x"}',
         msgspec.json.encode({"text": "x" * (MAX_QUERY_CHARACTERS + 1)}),
-        msgspec.json.encode({"groups": [[{"text": "x"}] * 20] * 2}),
+        msgspec.json.encode({"groups": [[{"text": "x"}] * 60] * 2}),
         msgspec.json.encode({"groups": [[{"text": "x", "place": "body"}]]}),
     ],
 )  # fmt: skip

@@ -8,7 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from threading import RLock
 from typing import Final
@@ -23,13 +23,14 @@ from usher.index.document import IndexDocument
 from usher.index.force_merge import FILLER, read_segments
 from usher.index.frequent_words import frequent_words
 from usher.index.index_reader import IndexReader
-from usher.index.length_padding import LengthPadding
+from usher.index.query_words import QueryWords
 from usher.index.ranking import match_count, rank
+from usher.index.score_explanation import explain_score
 from usher.index.tantivy_query import QueryBuilder, all_documents, exact
 from usher.private_files import make_directory
 from usher.query.highlight import SNIPPET_CHARACTERS, Segment, make_snippet
 from usher.query.language import Query, words_of
-from usher.query.results import Hits, Suggestion, TermStats
+from usher.query.results import Hit, Hits, ScoreReason, Suggestion, TermStats
 from usher.query.tokens import strip_accents
 
 WRITER_HEAP_BYTES: Final = 64_000_000
@@ -60,6 +61,7 @@ class Engine:
             index = tantivy.Index(fields.schema(), str(path))
             index.config_reader("manual")
             index.register_tokenizer("words", fields.word_analyzer())
+            index.register_tokenizer("stems", fields.english_stem_analyzer())
             engine = cls(path, index, heap)
             with engine._writing():
                 return engine
@@ -75,20 +77,22 @@ class Engine:
 
     def add(self, chunk: int, documents: Iterable[IndexDocument]) -> int:
         """Add a chunk, replacing its old documents; returns the number of documents."""
-        padding = LengthPadding()
+        lengths: Counter[str] = Counter()
+        added = 0
         with self._writing() as writer:
             _delete_chunk(writer, chunk)
             try:
                 for document in documents:
                     texts = fields.searchable_texts(document)
-                    padding.add(texts)
+                    lengths.update(fields.field_lengths(texts))
                     writer.add_document(fields.to_tantivy(document, chunk, texts))
+                    added += 1
             except BadInput:
                 _delete_chunk(writer, chunk)
                 raise
-            for added in padding.fill(fields.loaded_marker(chunk), chunk):
-                writer.add_document(added)
-        return padding.documents
+            average = {name: round(length / max(added, 1)) for name, length in lengths.items()}
+            writer.add_document(fields.loaded_marker(chunk, average))
+        return added
 
     def drop(self, chunks: Iterable[int]) -> None:
         """Remove chunks."""
@@ -175,37 +179,42 @@ class Engine:
         stats: TermStats | None = None,
         hosts: bool = False,
         show: int = 0,
+        explained: bool = False,
     ) -> Hits:
         """The best hits, the first `show` with snippets; with the same `stats`, scores of servers are comparable."""
         if not query:
             return Hits()
         reader = self._reader
         builder = QueryBuilder(reader, query, stats)
-        ranked, total = rank(
+        ranked, total, more = rank(
             reader,
             builder.build(),
             max(1, min(k, MAX_HITS)),
+            any_query=builder.build_any(),
             offset=max(0, min(offset, MAX_OFFSET)),
             order=None if query.groups else "crawled",
             count=not hosts,
+            correction=builder.length_correction(),
         )
-        hits = tuple(hit.fields.hit(hit.score) for hit in ranked)
-        words = words_of(builder.significant_groups)
+        explain = partial(explain_score, reader, builder) if explained else _no_reasons
+        hits = tuple(
+            hit.fields.hit(hit.score, weak=hit.weak, reasons=explain(hit.score, hit.address))
+            for hit in ranked
+        )
+        words = words_of(builder.words.significant_groups)
         snippets = tuple(
             _snippet(reader.read(hit.document), hit.fields.language, words) for hit in ranked[:show]
         )
         for hit in ranked[show:]:
             reader.add_recent(hit.fields, hit.document)
         counts: dict[str, int] = {}
-        if hosts and total == len(hits):
-            counts = dict(Counter(hit.host for hit in hits).most_common(MAX_HOSTS))
-        elif hosts:
-            counts, total = _count_hosts(reader, builder.build_filter())
-        return Hits(total or 0, hits, counts, snippets)
+        if hosts:
+            counts, total = _count_hosts(reader, builder, hits, total)
+        return Hits(total or 0, hits, counts, snippets, more=more)
 
     def stats(self, query: Query) -> TermStats:
         """The statistics of this index for the words of a query."""
-        return QueryBuilder(self._reader, query).local_stats()
+        return QueryWords(self._reader, query).local_stats()
 
     def frequent_words(self, limit: int) -> list[str]:
         """About `limit` of the most frequent words."""
@@ -220,7 +229,7 @@ class Engine:
     ) -> dict[tuple[str, int], list[Segment]]:
         """The snippets of hits by URL and chunk; documents that are gone are left out."""
         reader = self._reader
-        words = words_of(QueryBuilder(reader, query).significant_groups)
+        words = words_of(QueryWords(reader, query).significant_groups)
         snippets = {}
         for url, chunk in wanted:
             if hit := reader.recent(url, chunk) or _find(reader, url, chunk):
@@ -250,14 +259,23 @@ class Engine:
         return IndexReader(self._index.searcher(), sum(segments.values()), frozenset(segments))
 
 
+def _no_reasons(_score: float, _address: tantivy.DocAddress) -> tuple[ScoreReason, ...]:
+    return ()
+
+
 def _all_of(*queries: TantivyQuery) -> TantivyQuery:
     return TantivyQuery.boolean_query([(Occur.Must, query) for query in queries])
 
 
-def _count_hosts(reader: IndexReader, query: TantivyQuery) -> tuple[dict[str, int], int]:
-    """The hosts with most matches, and the number of all matches."""
+def _count_hosts(
+    reader: IndexReader, builder: QueryBuilder, hits: Sequence[Hit], total: int | None
+) -> tuple[dict[str, int], int]:
+    """The hosts with most good matches, and the number of all; `hits` are enough if they are all."""
+    good = [hit.host for hit in hits if not hit.weak]
+    if total == len(good):
+        return dict(Counter(good).most_common(MAX_HOSTS)), total
     wanted = {"hosts": {"terms": {"field": "host", "size": MAX_HOSTS}}}
-    result = reader.searcher.aggregate(query, wanted)["hosts"]
+    result = reader.searcher.aggregate(builder.build_filter(), wanted)["hosts"]
     counts = {bucket["key"]: int(bucket["doc_count"]) for bucket in result["buckets"]}
     return counts, sum(counts.values()) + int(result["sum_other_doc_count"])
 

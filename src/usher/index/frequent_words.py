@@ -8,9 +8,8 @@ from itertools import chain, zip_longest
 from typing import Final
 
 from usher.index import fields
-from usher.index.fields import HEADINGS, TITLE
+from usher.index.fields import FILLER_WORD, HEADINGS, TITLE
 from usher.index.index_reader import IndexReader
-from usher.index.length_padding import PADDING_WORD
 from usher.index.tantivy_query import all_documents
 from usher.query.tokens import space_words
 
@@ -30,7 +29,7 @@ def frequent_words(reader: IndexReader, limit: int) -> list[str]:
         sampled_words(reader, limit),
     ]
     words = dict.fromkeys(filter(None, chain.from_iterable(zip_longest(*lists))))
-    return [word for word in words if len(word) <= MAX_LETTERS and word != PADDING_WORD][:limit]
+    return [word for word in words if len(word) <= MAX_LETTERS and word != FILLER_WORD][:limit]
 
 
 def sampled_words(reader: IndexReader, limit: int) -> list[str]:

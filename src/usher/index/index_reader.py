@@ -4,22 +4,16 @@ from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import Final, TypeVar
 
-from tantivy import DocAddress, Document, Searcher
+from tantivy import DocAddress, Document, Query, Searcher
 
 from usher.index import fields
-from usher.index.fields import BODY, StoredFields
-from usher.query.tokens import UNSPACED_SCRIPTS
+from usher.index.fields import LENGTH, PRIOR, StoredFields
 
 K = TypeVar("K")
 V = TypeVar("V")
-MAX_FORMS: Final = 12  # of one word
-MAX_CANDIDATES: Final = 2_000  # words that are compared to find the forms of one
-FORMS_CACHE_SIZE: Final = 10_000
-PREFIX_CACHE_SIZE: Final = 32
 COUNT_CACHE_SIZE: Final = 50_000
 RECENT_HITS: Final = 200
 FIELDS_CACHE_SIZE: Final = 10_000  # about 10 MB
-_MIN_LETTERS: Final = 3  # shorter words have no other forms
 
 
 class IndexReader:
@@ -31,8 +25,6 @@ class IndexReader:
         self.searcher = searcher
         self.documents = documents
         self.segments = segments
-        self._forms: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._prefixes: dict[str, list[tuple[str, int]]] = {}
         self._counts: dict[tuple[str, str], int] = {}
         self._fields: dict[tuple[int, int], StoredFields] = {}
         self._recent: dict[tuple[str, int], tuple[str, Document | DocAddress]] = {}
@@ -78,38 +70,24 @@ class IndexReader:
         language, document = hit
         return language, self.read(document)
 
-    def forms(self, word: str, language: str) -> tuple[str, ...]:
-        """The most frequent words of the index with the same stem, without the word itself."""
-        return _cached(
-            self._forms,
-            (word, language),
-            FORMS_CACHE_SIZE,
-            lambda: self._find_forms(word, language),
-        )
+    @cached_property
+    def words(self) -> int:
+        """The words of all documents."""
+        return self._sum(LENGTH)
 
-    def _find_forms(self, word: str, language: str) -> tuple[str, ...]:
-        analyzer = fields.stem_analyzer(language)
-        stem = "".join(analyzer.analyze(word))
-        is_short = len(word) < _MIN_LETTERS or len(stem) < _MIN_LETTERS - 1
-        if is_short or UNSPACED_SCRIPTS.search(word):
-            return ()
-        # The end of a stem may differ from all its words: happi from happy and happiness.
-        size = max(_MIN_LETTERS, len(stem) - 1)
-        counts: dict[str, int] = {}
-        for prefix in {stem[:size], word[:size]}:
-            counts.update(self._words_with_prefix(prefix))
-        stems = zip(counts, analyzer.analyze(" ".join(counts)), strict=True)
-        forms = [other for other, its_stem in stems if its_stem == stem and other != word]
-        return tuple(sorted(forms, key=lambda form: (-counts[form], form))[:MAX_FORMS])
+    def _sum(self, field: str) -> int:
+        result = self.searcher.aggregate(Query.all_query(), {"sum": {"sum": {"field": field}}})
+        return int(result["sum"]["value"] or 0)
 
-    def _words_with_prefix(self, prefix: str) -> list[tuple[str, int]]:
-        """The most frequent words with this prefix; cached for the other languages of the same query."""
-        return _cached(
-            self._prefixes,
-            prefix,
-            PREFIX_CACHE_SIZE,
-            lambda: self.searcher.terms_with_prefix(BODY, prefix, limit=MAX_CANDIDATES),
-        )
+    def lengths(self, addresses: list[DocAddress]) -> list[int]:
+        """The number of words of each document."""
+        values = self.searcher.fast_field_values(LENGTH, addresses)
+        return [int(value or 0) for value in values]
+
+    def priors(self, addresses: list[DocAddress]) -> list[float]:
+        """The factor for the scores of each document."""
+        values = self.searcher.fast_field_values(PRIOR, addresses)
+        return [1.0 if value is None else float(value) for value in values]
 
 
 def _cached(cache: dict[K, V], key: K, limit: int, compute: Callable[[], V]) -> V:

@@ -65,7 +65,13 @@ class QueryHandlers:
         def find() -> Hits:
             engine = self._open_engine()
             hits = engine.search(
-                query, body.k, body.offset, stats=stats, hosts=body.hosts, show=body.show
+                query,
+                body.k,
+                body.offset,
+                stats=stats,
+                hosts=body.hosts,
+                show=body.show,
+                explained=body.explain,
             )
             # Read after the search: the loader changes the incarnation before it drops a chunk.
             return structs.replace(hits, incarnation=engine.incarnation)

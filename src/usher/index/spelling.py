@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from string import ascii_lowercase
 from typing import Final
 
-from usher.index.fields import BODY
+from usher.index.fields import BODY, STEMS, stem_of
 from usher.index.index_reader import IndexReader
 from usher.query.results import Suggestion
 from usher.query.tokens import UNSPACED_SCRIPTS, strip_accents
@@ -33,7 +33,9 @@ def _suggest(reader: IndexReader, word: str) -> Suggestion | None:
     if best[0] <= own_count * MIN_RATIO or best[0] < 2:  # noqa: PLR2004
         best = max(_two_mistakes(reader, word), default=(0, ""))
     count, better = best
-    return Suggestion(word, better, count) if count > max(1, own_count * MIN_RATIO) else None
+    if count <= max(1, own_count * MIN_RATIO):
+        return None
+    return Suggestion(word, better, count, reader.count(STEMS, stem_of(word, "en")))
 
 
 def _one_mistake(word: str) -> set[str]:

@@ -1,176 +1,244 @@
-"""Translates a query for Tantivy: every word in all its forms and fields, with weights on which servers agree.
+"""Translates a query for Tantivy: BM25F over stems, with exact forms, titles, addresses and neighbours on top.
 
-The other forms of a word are looked up in the dictionary of the index when a query arrives, not stored with every
-document. That costs a query well under a millisecond and saves 40 % of the indexing time.
+A page should have the words of a query; only explicit syntax requires them. A good match has all words, or all but some
+that hardly matter. `build` returns the query for good matches. `build_any` returns the query for pages with any of the
+words: a plain disjunction of terms, for which Tantivy skips most documents.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from tantivy import FieldType, Occur
 from tantivy import Query as TantivyQuery
 
 from usher.index import fields
-from usher.index.fields import ANCHORS, BODY, HEADINGS, REST, STEMMERS, TITLE, URL
-from usher.index.index_reader import MAX_FORMS, IndexReader
-from usher.query.language import Query, QueryTerm
+from usher.index.fields import ANCHORS, BODY, HEADINGS, REST, STEMS, TITLE, TITLE_STEMS, URL
+from usher.index.index_reader import IndexReader
+from usher.index.query_words import (
+    MAX_UNSPACED_PHRASE,
+    QueryWord,
+    QueryWords,
+    tokens_of,
+    words_of_term,
+)
+from usher.index.ranking import BM25_K1, LengthCorrection
+from usher.query.language import Query, QueryTerm, is_required
 from usher.query.results import TermStats
-from usher.query.tokens import UNSPACED_SCRIPTS, space_words
 
-FIELD_WEIGHTS: Final = {TITLE: 3.0, HEADINGS: 1.2, ANCHORS: 1.2, BODY: 1.0, URL: 0.5, REST: 0.1}
-FIELDS_WITH_FORMS: Final = (TITLE, HEADINGS, ANCHORS, BODY)  # other forms do not count in a URL
-EXCLUDING_FIELDS: Final = (TITLE, HEADINGS, BODY)  # what others call a page excludes nothing
-FIELDS_BY_PLACE: Final = {"": tuple(FIELD_WEIGHTS), "title": (TITLE,), "url": (URL,)}
-OTHER_FORM_WEIGHT: Final = 0.5  # at most
-PROXIMITY_WEIGHTS: Final = {TITLE: 1.5, BODY: 1.0}  # of words that stand close together
+# Beside the stems, which have weight 1. Measured on judged collections (docs/adr/0026).
+FIELD_WEIGHTS: Final = {TITLE_STEMS: 0.2, BODY: 0.3, URL: 0.2, REST: 0.1}
+PHRASE_WEIGHTS: Final = {TITLE: 1.5, HEADINGS: 0.5, ANCHORS: 0.5, BODY: 1.0, URL: 0.5, REST: 0.1}
+PHRASE_FIELDS: Final = {"": tuple(PHRASE_WEIGHTS), "title": (TITLE,), "url": (URL,)}
+# What others call a page, and what is beside its text, excludes nothing.
+EXCLUDED_FIELDS: Final = {"": (TITLE, HEADINGS, BODY), "title": (TITLE,), "url": (URL,)}
+PROXIMITY_WEIGHTS: Final = {TITLE: 0.3, BODY: 0.3}  # of words that stand close together
 PROXIMITY_SLOP: Final = 2  # words that may stand between them
 MAX_PROXIMITY_PAIRS: Final = 5
-MAX_TOKENS: Final = 64  # of a term
+PART_WEIGHT: Final = 0.5  # of a part of a compound
+MIN_LENGTH_DIFFERENCE: Final = 0.02  # averages that differ less do not change the order
 
-# A query without `lang:` is stemmed for the most frequent languages.
-_MIN_LANGUAGE_SHARE: Final = 0.02
-_MAX_LANGUAGES: Final = 5
-# A server reports more languages than that, because a language that is rare here may be frequent elsewhere.
-_MIN_REPORTED_SHARE: Final = 0.002
-_MAX_REPORTED_LANGUAGES: Final = 6
-_IDF_CACHE_SIZE: Final = 10_000
-_MAX_UNSPACED_PHRASE: Final = 4  # characters without spaces that surely are one expression
-# Words of questions that the answering pages do not have.
-_QUESTION_WORDS: Final = frozenset(
-    {"can", "do", "does", "how", "i", "what", "when", "where", "which", "who", "why"}
-)
+
+class Clause(NamedTuple):
+    """A part of a query: which words match in which field, and the query for it."""
+
+    words: str
+    field: str
+    query: TantivyQuery
 
 
 class QueryBuilder:
     """Builds the Tantivy query for one reader; with the statistics of all servers, scores are comparable."""
 
     def __init__(self, reader: IndexReader, query: Query, stats: TermStats | None = None) -> None:
-        self.reader = reader
+        self.words = QueryWords(reader, query, stats)
         self.query = query
-        self.stats = stats
-        self.local_counts: dict[str, int] = {}  # by "field:word"
+        self._clauses: dict[tuple[str, float], list[Clause]] = {}
 
     def build(self) -> TantivyQuery:
-        """The complete query."""
-        proximity = ((Occur.Should, query) for query in self._proximity_queries())
-        return TantivyQuery.boolean_query([*self._clauses, *proximity])
+        """The query for good matches."""
+        scores = [*self._proximity_clauses(), *self._spare_clauses()]
+        return TantivyQuery.boolean_query(
+            [*self._good, *((Occur.Should, clause.query) for clause in scores)]
+        )
 
     def build_filter(self) -> TantivyQuery:
         """A query with the same matches, for counting."""
-        return TantivyQuery.boolean_query(self._clauses)
+        return TantivyQuery.boolean_query(self._good)
 
-    @cached_property
-    def _clauses(self) -> list[tuple[Occur, TantivyQuery]]:
-        """The clauses that decide what matches; filters do not affect scores."""
-        groups = map(self._group_query, self.significant_groups)
-        required = [query for query in groups if query is not None]
-        if self.query.groups and not required:
-            return [(Occur.Must, TantivyQuery.empty_query())]  # the terms have no word of the index
-        filters = self._filters() if required else [all_documents(), *self._filters()]
-        required += (TantivyQuery.const_score_query(query, 0.0) for query in filters)
-        excluded = [(Occur.MustNot, query) for query in self._excluded()]
-        return [*((Occur.Must, query) for query in required), *excluded]
-
-    @cached_property
-    def _languages(self) -> tuple[str, ...]:
-        """The languages whose stemmers apply: those of the query, else the most frequent of all servers."""
-        counts = self.stats.languages if self.stats else self.reader.languages
-        names = self.query.languages or _frequent(counts, _MIN_LANGUAGE_SHARE, _MAX_LANGUAGES)
-        return tuple(name for name in names if name in STEMMERS)
-
-    @cached_property
-    def significant_groups(self) -> tuple[tuple[QueryTerm, ...], ...]:
-        """The groups without words such as "the" and "how", unless there are no others."""
-        groups = tuple(dict.fromkeys(self.query.groups))
-        return tuple(group for group in groups if not self._is_filler(group)) or groups
-
-    def _is_filler(self, group: Sequence[QueryTerm]) -> bool:
-        [term, *others] = group
-        if others or term.phrase or term.place or len(tokens := _tokens(term.text)) != 1:
-            return False
-        [word] = tokens
-        stopped = (not fields.stop_word_analyzer(name).analyze(word) for name in self._languages)
-        return word in _QUESTION_WORDS or any(stopped)
-
-    def _group_query(self, terms: Sequence[QueryTerm]) -> TantivyQuery | None:
-        queries = [query for term in terms if (query := self._term_query(term)) is not None]
-        return _any_of(queries) if queries else None
-
-    def _term_query(self, term: QueryTerm) -> TantivyQuery | None:
-        tokens = _tokens(term.text)
-        term_fields = FIELDS_BY_PLACE[term.place]
-        if not tokens:
+    def build_any(self) -> TantivyQuery | None:
+        """The query for pages with some of the optional words; None if all of them are good matches."""
+        words = self.words.optional
+        clauses = [clause.query for word in words for clause in self._flat_clauses(word)]
+        if not clauses:
             return None
-        if len(tokens) == 1:
-            return self._word_query(tokens[0], term_fields, with_forms=not term.phrase)
-        is_unspaced = all(map(UNSPACED_SCRIPTS.fullmatch, tokens))
-        if not term.phrase and len(tokens) > _MAX_UNSPACED_PHRASE and is_unspaced:
-            every = [
-                (Occur.Must, self._word_query(token, term_fields, with_forms=False))
-                for token in dict.fromkeys(tokens)
+        if self._required_groups:
+            scores = [(Occur.Should, query) for query in clauses]
+            return TantivyQuery.boolean_query([*self._required, *scores])
+        if len(words) == 1 and not words[0].parts:
+            return None
+        if not self._required:
+            return _any_of(clauses)
+        return TantivyQuery.boolean_query([*self._required, (Occur.Must, _any_of(clauses))])
+
+    def length_correction(self) -> LengthCorrection | None:
+        """The correction of scores if the average length differs from that of all servers."""
+        reader, stats = self.words.reader, self.words.stats
+        weight = sum(word.times * self.words.idf(word) for word in self.words.optional)
+        if not (stats and stats.words and reader.words and weight):
+            return None
+        local, everywhere = reader.words / reader.documents, stats.words / stats.documents
+        if abs(local / everywhere - 1) < MIN_LENGTH_DIFFERENCE:
+            return None
+        limit_score = (1 + BM25_K1) * (1 + FIELD_WEIGHTS[BODY]) * weight
+        return LengthCorrection(local, everywhere, limit_score)
+
+    def clauses(self) -> list[Clause]:
+        """All parts of the score, for an explanation."""
+        required = [term for group in self._required_groups for term in group]
+        return [
+            *(clause for term in required for clause in self._term_clauses(term)),
+            *(clause for word in self.words.optional for clause in self._flat_clauses(word)),
+            *self._proximity_clauses(),
+        ]
+
+    # -- which pages match
+
+    @cached_property
+    def _good(self) -> list[tuple[Occur, TantivyQuery]]:
+        """The clauses that decide what matches well."""
+        expected = [(Occur.Must, self._word_query(word)) for word in self.words.expected]
+        if self.query.groups and not expected and not self._required_groups:
+            return [(Occur.Must, TantivyQuery.empty_query())]  # the terms have no word of the index
+        scored = expected or self._required_groups
+        first = [] if scored else [(Occur.Must, _unscored(all_documents()))]
+        return [*first, *expected, *self._required]
+
+    @cached_property
+    def _required_groups(self) -> list[tuple[QueryTerm, ...]]:
+        return [group for group in dict.fromkeys(self.query.groups) if is_required(group)]
+
+    @cached_property
+    def _required(self) -> list[tuple[Occur, TantivyQuery]]:
+        """What every match must have and must not have; filters do not affect scores."""
+        groups = [
+            _any_of([clause.query for term in group for clause in self._term_clauses(term)])
+            for group in self._required_groups
+        ]
+        filters = [_unscored(query) for query in self._filters()]
+        excluded = [(Occur.MustNot, query) for query in self._excluded()]
+        return [*((Occur.Must, query) for query in (*groups, *filters)), *excluded]
+
+    def _word_query(self, word: QueryWord) -> TantivyQuery:
+        """Matches pages that have a word in some form, or a compound in its parts."""
+        if word.is_unspaced:
+            return self._run_query(word.parts)
+        clauses = [clause.query for clause in self._word_clauses(word.text, word.times)]
+        if word.parts:
+            weight = PART_WEIGHT * word.times
+            parts = [
+                (Occur.Must, _any_of([clause.query for clause in self._word_clauses(part, weight)]))
+                for part in dict.fromkeys(word.parts)
             ]
-            return TantivyQuery.boolean_query(every)
-        return _any_of(
-            self._phrase_query(field, tokens, FIELD_WEIGHTS[field]) for field in term_fields
+            clauses.append(TantivyQuery.boolean_query(parts))
+        return _any_of(clauses)
+
+    def _run_query(self, parts: Sequence[str]) -> TantivyQuery:
+        """Matches a run of characters: a short one as a phrase, a long one by its characters in any order."""
+        if 1 < len(parts) <= MAX_UNSPACED_PHRASE:
+            return _any_of([clause.query for clause in self._phrase_clauses(parts, "")])
+        return TantivyQuery.boolean_query(
+            [
+                (Occur.Must, _any_of([clause.query for clause in self._word_clauses(part, 1.0)]))
+                for part in dict.fromkeys(parts)
+            ]
         )
 
-    def _word_query(
-        self, word: str, word_fields: Iterable[str], *, with_forms: bool
-    ) -> TantivyQuery:
-        """A word in any of the fields; of the word and its other forms only the best match counts."""
-        forms = self._other_forms(word) if with_forms else ()
-        queries = []
-        for field in word_fields:
-            _, word_idf, correction = self._weigh(field, word)
-            variants = [_word(field, word, FIELD_WEIGHTS[field] * correction)]
-            for form in forms if field in FIELDS_WITH_FORMS else ():
-                local_count, idf, correction = self._weigh(field, form)
-                if local_count:
-                    weight = OTHER_FORM_WEIGHT * min(1.0, word_idf / idf)
-                    variants.append(_word(field, form, weight * FIELD_WEIGHTS[field] * correction))
-            queries.append(
-                variants[0]
-                if len(variants) == 1
-                else TantivyQuery.disjunction_max_query(variants, 0.1)
-            )
-        return _any_of(queries)
+    # -- what affects the score
 
-    def _other_forms(self, word: str) -> list[str]:
-        forms = {form for language in self._languages for form in self._forms(language, word)}
-        return sorted(forms, key=lambda form: (-self._count(BODY, form), form))[:MAX_FORMS]
+    def _word_clauses(self, word: str, weight: float) -> list[Clause]:
+        """A word by its stems, and in its exact form in some fields."""
+        clauses = self._clauses.get((word, weight))
+        if clauses is None:
+            clauses = self._clauses[word, weight] = self._make_word_clauses(word, weight)
+        return clauses
 
-    def _forms(self, language: str, word: str) -> tuple[str, ...]:
-        if self.stats is not None:
-            return self.stats.forms.get(f"{language}:{word}", ())
-        return self.reader.forms(word, language)
+    def _make_word_clauses(self, word: str, weight: float) -> list[Clause]:
+        words, stems = self.words, self.words.stems(word)
+        idf = words.idf(QueryWord(word))
+        clauses = []
+        for field, field_weight in ((STEMS, 1.0), (TITLE_STEMS, FIELD_WEIGHTS[TITLE_STEMS])):
+            for stem in stems:
+                # A stem that is rare, because only a few pages have its language, weighs no more than the word.
+                share = min(1.0, idf / words.idfs(STEMS, stem)[0])
+                factor = weight * field_weight * share * words.correction(field, [stem])
+                clauses.append(Clause(word, field, _term(field, stem, factor)))
+        for field in (BODY, URL, REST):
+            factor = weight * FIELD_WEIGHTS[field] * words.correction(field, [word])
+            clauses.append(Clause(word, field, _term(field, word, factor)))
+        return clauses
 
-    def _phrase_query(
-        self, field: str, tokens: Sequence[str], weight: float, slop: int = 0
-    ) -> TantivyQuery:
-        query = TantivyQuery.phrase_query(fields.schema(), field, list(tokens), slop)
-        return TantivyQuery.boost_query(query, weight * self._phrase_correction(field, tokens))
+    def _flat_clauses(self, word: QueryWord) -> list[Clause]:
+        """A word and the parts of a compound as separate terms."""
+        if word.is_unspaced:
+            pairs: list[tuple[str, ...]] = [*pairwise(word.parts)] or [word.parts]
+            return [clause for pair in pairs for clause in self._phrase_clauses(pair, "")]
+        clauses = list(self._word_clauses(word.text, word.times))
+        for part in dict.fromkeys(word.parts):
+            clauses += self._word_clauses(part, PART_WEIGHT * word.times)
+        return clauses
 
-    def _proximity_queries(self) -> list[TantivyQuery]:
-        """Queries that raise the score if consecutive words stand close together in this order."""
-        firsts = [group[0] for group in self.significant_groups]
-        words = [term.text for term in firsts if not term.phrase and not term.place]
-        tokens = dict.fromkeys(token for word in words for token in _tokens(word))
-        pairs = list(pairwise(tokens))[:MAX_PROXIMITY_PAIRS]
+    def _spare_clauses(self) -> list[Clause]:
+        spare = [word for word in self.words.optional if word not in self.words.expected]
+        return [clause for word in spare for clause in self._flat_clauses(word)]
+
+    def _term_clauses(self, term: QueryTerm) -> list[Clause]:
+        """A required term: a phrase in its exact form, a word in all forms."""
+        tokens = tokens_of(term.text)
+        if not tokens:
+            return []
+        words = words_of_term(term.text)
+        is_exact = term.phrase or any(word.is_unspaced for word in words)
+        if term.place == "url" or is_exact:
+            return self._phrase_clauses(tokens, term.place)
+        if term.place == "title":
+            stems = [stem for word in words for stem in self.words.stems(word.text)]
+            return [Clause(term.text, TITLE, _term(TITLE_STEMS, stem, 1.0)) for stem in stems]
+        query = TantivyQuery.boolean_query([(Occur.Must, self._word_query(word)) for word in words])
+        return [Clause(term.text, "page", query)]
+
+    def _phrase_clauses(self, tokens: Sequence[str], place: str) -> list[Clause]:
         return [
-            self._phrase_query(field, pair, weight, slop=PROXIMITY_SLOP)
+            self._phrase_clause(field, tokens, PHRASE_WEIGHTS[field])
+            for field in PHRASE_FIELDS[place]
+        ]
+
+    def _phrase_clause(
+        self, field: str, tokens: Sequence[str], weight: float, slop: int = 0
+    ) -> Clause:
+        factor = weight * self.words.correction(field, tokens)
+        if len(tokens) == 1:
+            return Clause(tokens[0], field, _term(field, tokens[0], factor))
+        query = TantivyQuery.phrase_query(fields.schema(), field, list(tokens), slop)
+        return Clause(" ".join(tokens), field, TantivyQuery.boost_query(query, factor))
+
+    def _proximity_clauses(self) -> list[Clause]:
+        """Raise the score if neighbours of the query stand close together in this order."""
+        pairs = list(self.words.pairs())[:MAX_PROXIMITY_PAIRS]
+        return [
+            self._phrase_clause(field, pair, weight, slop=PROXIMITY_SLOP)
             for field, weight in PROXIMITY_WEIGHTS.items()
             for pair in pairs
         ]
 
+    # -- filters
+
     def _excluded(self) -> list[TantivyQuery]:
         queries = []
         for term in self.query.unwanted:
-            tokens = _tokens(term.text)
-            term_fields = FIELDS_BY_PLACE[term.place] if term.place else EXCLUDING_FIELDS
+            tokens, term_fields = tokens_of(term.text), EXCLUDED_FIELDS[term.place]
             if len(tokens) == 1:
                 queries += [exact(field, tokens[0]) for field in term_fields]
             elif tokens:
@@ -193,78 +261,14 @@ class QueryBuilder:
             after, before = _microseconds(query.after), _microseconds(query.before)
             yield _range("published", FieldType.Integer, after, before)
 
-    # -- statistics
-
-    def _count(self, field: str, word: str) -> int:
-        """The number of documents of all servers that have a word in a field."""
-        name = f"{field}:{word}"
-        local = self.local_counts.get(name)
-        if local is None:
-            local = self.local_counts[name] = self.reader.count(field, word)
-        return self.stats.terms.get(name, local) if self.stats else local
-
-    def local_stats(self) -> TermStats:
-        """The statistics of this index for the query, including those that may matter only on other servers."""
-        forms: dict[str, tuple[str, ...]] = {}
-        languages = self.query.languages or _frequent(
-            self.reader.languages, _MIN_REPORTED_SHARE, _MAX_REPORTED_LANGUAGES
-        )
-        for term in (term for group in self.query.groups for term in group):
-            for token in _tokens(term.text):
-                for name in (name for name in languages if name in STEMMERS and not term.phrase):
-                    forms[f"{name}:{token}"] = self.reader.forms(token, name)
-                for field in FIELDS_BY_PLACE[term.place]:
-                    self._count(field, token)
-        for form in {form for others in forms.values() for form in others}:
-            for field in FIELDS_WITH_FORMS:
-                self._count(field, form)
-        return TermStats(self.reader.documents, self.reader.languages, self.local_counts, forms)
-
-    def _idfs(self, field: str, word: str) -> tuple[float, float]:
-        """The weight of a word in all servers, and in this index."""
-        count = self._count(field, word)
-        local = _idf(self.reader.documents, self.local_counts[f"{field}:{word}"])
-        return (_idf(self.stats.documents, count) if self.stats else local), local
-
-    def _weigh(self, field: str, word: str) -> tuple[int, float, float]:
-        """The local count of a word, its weight, and the factor that corrects the weight that Tantivy computes."""
-        idf, local_idf = self._idfs(field, word)
-        correction = 1.0 if self.stats is None else idf / local_idf
-        return self.local_counts[f"{field}:{word}"], idf, correction
-
-    def _phrase_correction(self, field: str, words: Iterable[str]) -> float:
-        """The factor that corrects the weight that Tantivy computes for a phrase."""
-        if self.stats is None:
-            return 1.0
-        idfs = [self._idfs(field, word) for word in words]
-        return sum(idf for idf, _ in idfs) / sum(local for _, local in idfs)
-
 
 def exact(field: str, value: str) -> TantivyQuery:
     return TantivyQuery.term_query(fields.schema(), field, value, "basic")
 
 
-def _word(field: str, word: str, weight: float) -> TantivyQuery:
+def _term(field: str, word: str, weight: float) -> TantivyQuery:
     query = TantivyQuery.term_query(fields.schema(), field, word, index_option="freq")
     return TantivyQuery.boost_query(query, weight)
-
-
-@lru_cache(_IDF_CACHE_SIZE)
-def _idf(documents: int, count: int) -> float:
-    """The weight of a word in BM25, as Tantivy computes it."""
-    count = min(count, documents)
-    return math.log(1 + (documents - count + 0.5) / (count + 0.5))
-
-
-def _frequent(counts: Mapping[str, int], min_share: float, limit: int) -> list[str]:
-    """The most frequent languages."""
-    ordered = sorted(counts, key=lambda name: (-counts[name], name))
-    least = min_share * sum(counts.values())
-    return [name for name in ordered[:limit] if counts[name] >= least]
-
-
-def _tokens(text: str) -> list[str]:
-    return fields.word_analyzer().analyze(space_words(text))[:MAX_TOKENS]
 
 
 def _any_of(queries: Iterable[TantivyQuery]) -> TantivyQuery:
@@ -274,8 +278,12 @@ def _any_of(queries: Iterable[TantivyQuery]) -> TantivyQuery:
     return TantivyQuery.boolean_query([(Occur.Should, query) for query in alternatives])
 
 
+def _unscored(query: TantivyQuery) -> TantivyQuery:
+    return TantivyQuery.const_score_query(query, 0.0)
+
+
 def all_documents() -> TantivyQuery:
-    """Matches every document, but no marker or padding documents."""
+    """Matches every document, but no marker or filler documents."""
     return TantivyQuery.exists_query("crawled")
 
 

@@ -2,7 +2,8 @@
 
 No text is an error: `ignored` lists the parts that cannot be used, and the rest is searched for.
 
-    words            all of them                "a phrase"        these words in this order
+    words            the more of them the better
+    +word  a AND b   required                   "a phrase"        these words in this order
     -word  -"a b"    none of these              a OR b            either of them
     site:host        a host, domain or suffix   lang:de           in this language
     title: url:      in the title, the URL      after: before:    2024, 2024-05 or 2024-05-17
@@ -10,12 +11,13 @@ No text is an error: `ignored` lists the parts that cannot be used, and the rest
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from usher.query.tokens import fold, language_code, strip_accents
 from usher.urls import Url
@@ -23,7 +25,7 @@ from usher.urls import parse as parse_url
 
 MAX_QUERY_CHARACTERS: Final = 1_000
 MAX_TERM_CHARACTERS: Final = 200
-MAX_TERMS: Final = 24
+MAX_TERMS: Final = 100
 MAX_IGNORED: Final = 10
 
 QueryText = Annotated[str, Meta(max_length=MAX_QUERY_CHARACTERS)]
@@ -33,18 +35,28 @@ FilterValues = Annotated[tuple[TermText, ...], Meta(max_length=MAX_TERMS)]
 
 
 class QueryTerm(Struct, frozen=True, omit_defaults=True):
-    """A word or a phrase; `place` restricts it to the title or the URL."""
+    """A word or a phrase; `place` restricts it to the title or the URL, `plus` requires a word."""
 
     text: TermText
     phrase: bool = False
     place: Literal["", "title", "url"] = ""
+    plus: bool = False
 
 
 TermGroup = Annotated[tuple[QueryTerm, ...], Meta(min_length=1, max_length=MAX_TERMS)]
 
 
+def is_required(group: Sequence[QueryTerm]) -> bool:
+    """Whether a page must match the group: it is more than a plain word."""
+    [term, *others] = group
+    return bool(others or term.phrase or term.place or term.plus)
+
+
 class Query(Struct, frozen=True, omit_defaults=True):
-    """A parsed query: a page matches if it has a term of each group and none of the unwanted terms."""
+    """A parsed query: a page matches if it has a term of each required group and none of the unwanted terms.
+
+    If no group is required, a page has at least one of the words.
+    """
 
     text: QueryText = ""
     groups: Annotated[tuple[TermGroup, ...], Meta(max_length=MAX_TERMS)] = ()
@@ -85,7 +97,7 @@ _QUOTES: Final = str.maketrans(
 )
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PIECE: Final = re.compile(
-    r'(?P<minus>-?)(?:(?P<name>[a-z]+):)?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))', re.IGNORECASE
+    r'(?P<sign>[-+]?)(?:(?P<name>[a-z]+):)?(?:"(?P<phrase>[^"]*)"|(?P<word>[^\s"]+))', re.IGNORECASE
 )
 _DAY: Final = re.compile(r"([0-9]{4})(?:[-/.]([0-9]{1,2}))?(?:[-/.]([0-9]{1,2}))?")
 _OPERATORS: Final = frozenset(
@@ -111,12 +123,12 @@ def parse_query(text: str) -> Query:
 def apply_corrections(text: str, corrections: Mapping[str, str]) -> str:
     """Replace misspelt words of a query, except in the values of operators such as `site:`."""
 
-    def replace(match: re.Match[str]) -> str:
+    def correct(match: re.Match[str]) -> str:
         if match["name"] and match["name"].lower() in _OPERATORS:
             return match[0]
         return _WORD.sub(lambda word: corrections.get(strip_accents(word[0]), word[0]), match[0])
 
-    return _PIECE.sub(replace, _clean(text)[0])
+    return _PIECE.sub(correct, _clean(text)[0])
 
 
 def _clean(text: str) -> tuple[str, str]:
@@ -150,15 +162,17 @@ class _Parser:
     ignored: list[str] = field(default_factory=list)
     pending_or: str = ""  # the OR that waits for its second operand
     or_allowed: bool = False
+    pending_and: bool = False
 
     def take(self, match: re.Match[str]) -> None:
         """Process one piece of the text."""
-        minus, name, word = bool(match["minus"]), (match["name"] or "").lower(), match["word"]
+        sign, name, word = match["sign"], (match["name"] or "").lower(), match["word"]
+        minus = sign == "-"
         value = word if word is not None else match["phrase"]
-        if not minus and not name and word in ("OR", "|", "||"):
+        if not sign and not name and word in ("OR", "|", "||"):
             self.take_or(word)
-        elif not minus and not name and word in ("AND", "&", "&&", "+"):
-            pass
+        elif not sign and not name and word in ("AND", "&", "&&", "+"):
+            self.take_and()
         elif word is not None and word.endswith(":") and word[:-1].lower() in _OPERATORS:
             self.ignore(match[0])
         elif name in _OPERATORS:
@@ -166,7 +180,9 @@ class _Parser:
                 self.ignore(match[0])
         else:
             text = f"{match['name']}:{value}" if name else value
-            if not self.add(QueryTerm(text, phrase=word is None), unwanted=minus):
+            is_phrase = word is None or "://" in text  # an address is searched as it is
+            term = QueryTerm(text, phrase=is_phrase, plus=sign == "+")
+            if not self.add(term, unwanted=minus):
                 self.ignore(match[0])
 
     def take_or(self, word: str) -> None:
@@ -174,6 +190,12 @@ class _Parser:
             self.ignore(word)
         else:
             self.pending_or = word
+
+    def take_and(self) -> None:
+        """Require the words on both sides."""
+        self.pending_and = self.or_allowed and not self.pending_or
+        if self.pending_and:
+            self.groups[-1] = [replace(term, plus=True) for term in self.groups[-1]]
 
     def take_operator(self, name: str, value: str, *, unwanted: bool) -> bool:
         """Apply `name:value`; False if the value cannot be used."""
@@ -225,7 +247,8 @@ class _Parser:
             return False
         if rest:
             self.ignore(rest)
-        term = QueryTerm(text, phrase=term.phrase, place=term.place)
+        term = replace(term, text=text, plus=term.plus or (self.pending_and and not unwanted))
+        self.pending_and = False
         if unwanted:
             self.drop_or()
             self.unwanted.append(term)

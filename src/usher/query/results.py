@@ -12,7 +12,10 @@ MIN_TIMESTAMP_SCORE: Final = 1e9  # a query without words has timestamps as scor
 
 
 class Hit(Struct, frozen=True, omit_defaults=True):
-    """One matching document; `key` is the page in the guestbook, `url` the target of the link."""
+    """One matching document; `key` is the page in the guestbook, `url` the target of the link.
+
+    A `weak` match lacks words that matter; it comes after all others. `reasons` explain the score, on request.
+    """
 
     score: float
     key: str
@@ -27,11 +30,22 @@ class Hit(Struct, frozen=True, omit_defaults=True):
     canonical: str = ""
     simhash: int = 0
     text64: int = 0
+    weak: bool = False
+    reasons: tuple["ScoreReason", ...] = ()
+
+
+class ScoreReason(Struct, frozen=True):
+    """A part of a score: what of the query matched, and where."""
+
+    words: str
+    field: str
+    score: float
 
 
 class Hits(Struct, frozen=True, omit_defaults=True):
-    """The best hits of one server, the number of matches, the hosts with most of them, and snippets of the first hits.
+    """The best hits of one server, the number of good matches, the hosts with most of them, and snippets.
 
+    `more` says whether there are further hits, good or weak.
     `incarnation` names the database that the server compared its chunks with; empty if there is none.
     """
 
@@ -40,6 +54,12 @@ class Hits(Struct, frozen=True, omit_defaults=True):
     hosts: dict[str, int] = field(default_factory=dict)
     passages: tuple[list[Segment], ...] = ()
     incarnation: str = ""
+    more: bool = False
+
+    @property
+    def good(self) -> int:
+        """The number of good matches among the hits."""
+        return sum(not hit.weak for hit in self.hits)
 
 
 class TermStats(Struct, frozen=True, omit_defaults=True):
@@ -48,12 +68,13 @@ class TermStats(Struct, frozen=True, omit_defaults=True):
     documents: int = 0
     languages: dict[str, int] = field(default_factory=dict)
     terms: dict[str, int] = field(default_factory=dict)  # "body:word" to number of documents
-    forms: dict[str, tuple[str, ...]] = field(default_factory=dict)  # "en:word" to its other forms
+    forms: dict[str, tuple[str, ...]] = field(default_factory=dict)  # "en:word" to its stem
+    words: int = 0  # of all documents
 
 
-def rank_key(hit: Hit) -> tuple[float, str]:
-    """The sort key of hits, the same on every server: best score first, ties by URL."""
-    return -round_score(hit.score), hit.url
+def rank_key(hit: Hit) -> tuple[bool, float, str]:
+    """The sort key of hits, the same on every server: good matches, then best score, ties by URL."""
+    return hit.weak, -round_score(hit.score), hit.url
 
 
 def round_score(score: float) -> float:
@@ -62,21 +83,23 @@ def round_score(score: float) -> float:
 
 
 class Suggestion(Struct, frozen=True):
-    """A better spelling of a word, and the number of documents that have it."""
+    """A better spelling of a word, and the number of documents that have it, and that have the word as `typed`."""
 
     word: str
     better: str
     documents: int
+    typed: int = 0
 
 
 def sum_stats(parts: Iterable[TermStats]) -> TermStats:
     """The statistics of one index with the documents of all these."""
-    documents = 0
+    documents = words = 0
     languages: dict[str, int] = {}
     terms: dict[str, int] = {}
     forms: dict[str, set[str]] = {}
     for stats in parts:
         documents += stats.documents
+        words += stats.words
         for language, count in stats.languages.items():
             languages[language] = languages.get(language, 0) + count
         for term, count in stats.terms.items():
@@ -84,4 +107,4 @@ def sum_stats(parts: Iterable[TermStats]) -> TermStats:
         for word, others in stats.forms.items():
             forms.setdefault(word, set()).update(others)
     united = {word: tuple(sorted(others)) for word, others in forms.items()}
-    return TermStats(documents, languages, terms, united)
+    return TermStats(documents, languages, terms, united, words)

@@ -20,10 +20,11 @@ HitAddress = tuple[  # URL and chunk
 ]
 
 
-class SearchRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+class SearchRequest(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """`POST /search`: the best `k` hits after the first `offset`, the first `show` of them with snippets.
 
-    `stats` are those of all servers of the row.
+    `stats` are those of all servers of the row. `explain` adds the reasons of each score; a server of an older version
+    does not know it.
     """
 
     query: QueryOrText
@@ -33,6 +34,7 @@ class SearchRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     stats: TermStats | None = None
     hosts: bool = False
     show: Annotated[int, Meta(ge=0, le=100)] = 0
+    explain: bool = False
 
 
 class QueryRequest(Struct, forbid_unknown_fields=True, kw_only=True):

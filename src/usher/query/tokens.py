@@ -20,22 +20,24 @@ _ASCII: Final = bytes(range(128))
 _END_OF_ALPHABETS: Final = "\u0590"  # Latin, Greek, Cyrillic and Armenian letters come before it
 _SYMBOLS: Final = ("\u2000", "\u2c00")  # quotes, dashes, arrows
 _MAX_REPLACED_LETTERS: Final = 12
+_LETTER_MARKS: Final = frozenset("\u0306\u3099\u309a")  # breve (й), voiced and half-voiced kana
+_INVISIBLE: Final = frozenset(
+    "\u00ad\u0640\u200b\u200c\u200d\u2060\ufeff"
+)  # soft hyphen, tatweel, joiners
 
 
 def fold(text: str) -> str:
-    """The text in NFKC and casefolded."""
+    """The text casefolded in NFKC, without soft hyphens and without marks that would split a word."""
     fast = _fold_fast(text)
-    if fast is not None:
-        return fast
-    if not unicodedata.is_normalized("NFKC", text):
-        text = unicodedata.normalize("NFKC", text)
-    return text.casefold()
+    return _fold_marks(text) if fast is None else fast
 
 
 def space_words(text: str) -> str:
     """Folded text in which every word of the index has non-letters on both sides."""
     fast = _fold_fast(text)
-    return _RUN.sub(lambda run: f" {' '.join(run[0])} ", fold(text)) if fast is None else fast
+    if fast is not None:
+        return fast
+    return _RUN.sub(lambda run: f" {' '.join(run[0])} ", _fold_marks(text))
 
 
 def _fold_fast(text: str) -> str | None:
@@ -65,7 +67,18 @@ def _fold_letter(letter: str) -> str | None:
     is_alphabetic = letter < _END_OF_ALPHABETS or _SYMBOLS[0] <= letter < _SYMBOLS[1]
     if not is_alphabetic or unicodedata.combining(letter):
         return None
-    return unicodedata.normalize("NFKC", letter).casefold()
+    return _fold_marks(letter)
+
+
+def _fold_marks(text: str) -> str:
+    """Fold letter by letter; a mark is dropped unless it makes another letter, as in kana and in Cyrillic."""
+    parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
+    dropped = [
+        char
+        for char in set(parts)
+        if char in _INVISIBLE or (unicodedata.combining(char) and char not in _LETTER_MARKS)
+    ]
+    return unicodedata.normalize("NFC", parts.translate(dict.fromkeys(map(ord, dropped))))
 
 
 @lru_cache(_CACHE_SIZE)

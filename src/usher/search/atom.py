@@ -17,7 +17,7 @@ def atom_feed(result: SearchResult, page: int, *, origin: str) -> AtomFeed:
 
     html = AtomLink(f"{origin}{search_path(text, page)}", "alternate", "text/html")
     links = [link("self", page), html, link("first", 1)]
-    if page < paginate(result.results.total, page).last:
+    if page < paginate(result.results.total, page, more=result.results.more).last:
         links.append(link("next", page + 1))
     views = zip(result_views(result), result.results.hits, strict=True)
     entries = [entry(view, merged.hit.url) for view, merged in views]

@@ -6,12 +6,12 @@ cached, one gets hits, one gets snippets. A server that is a row by itself sends
     result = await Broker(cluster).search(parse_query("open source"), k=10)
 """
 
-import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain, groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -31,7 +31,13 @@ from usher.search.index_servers import (
     loop_time,
     seconds_left,
 )
-from usher.search.merge import MergedHits, choose_suggestions, merge
+from usher.search.merge import (
+    MergedHits,
+    choose_suggestions,
+    documents_with,
+    has_more,
+    merge,
+)
 from usher.search.metrics import SEARCH_SECONDS, SEARCHES
 from usher.search.search_result import MAX_HITS, SearchResult
 from usher.search.term_stats import TermStatsClient
@@ -45,6 +51,13 @@ SNIPPET_GRACE_SECONDS: Final = 0.3  # for snippets and suggestions, however long
 Snippets = dict[HitAddress, list[Segment]]
 
 
+class SpellingSuggestion(NamedTuple):
+    """The query in a better spelling, certain if no page has a word that it replaces; empty if there is none."""
+
+    text: str = ""
+    is_certain: bool = False
+
+
 class Broker:
     """Sends queries to the servers of a cluster; any number of queries at once."""
 
@@ -55,37 +68,57 @@ class Broker:
         self._turn = 0
 
     async def search(
-        self, query: Query, *, k: int = 10, offset: int = 0, hosts: bool = False
+        self,
+        query: Query,
+        *,
+        k: int = 10,
+        offset: int = 0,
+        hosts: bool = False,
+        verbatim: bool = False,
+        explain: bool = False,
     ) -> SearchResult:
-        """The hits after the first `offset`; Unreachable if no server answers."""
+        """The hits after the first `offset`; Unreachable if no server answers.
+
+        If nothing matches well and a better spelling does, the result is that of the better spelling, unless the
+        query is `verbatim`.
+        """
         began = loop_time()
         offset, k = min(offset, MAX_HITS), max(0, min(k, MAX_HITS - offset))
         if not query or not k:
             return SearchResult(query, MergedHits(), {}, 0.0)
         until = began + self._deadline
+        wanted = partial(self._search, k=k, offset=offset, hosts=hosts, explain=explain)
         try:
-            result = await self._search(query, k, offset, until, hosts=hosts)
+            result = await wanted(query, until=until)
         except Unreachable:
             SEARCHES.labels("unanswered").inc()
             raise
         until = max(until, loop_time() + SNIPPET_GRACE_SECONDS)
         if result.results.total <= SUGGESTION_MAX_HITS and query.words:
-            snippets, suggestion = await asyncio.gather(
-                self._snippets(result, until), self._suggestion(result, until)
-            )
-        else:
-            snippets, suggestion = await self._snippets(result, until), ""
+            suggestion = await self._suggestion(result, until)
+            if suggestion.is_certain and not verbatim:
+                with suppress(Unreachable):
+                    better = await wanted(parse_query(suggestion.text), until=until)
+                    result = msgspec.structs.replace(better, typed=query.text)
+            else:
+                result = msgspec.structs.replace(result, suggestion=suggestion.text)
+        snippets = await self._snippets(result, until)
         seconds = loop_time() - began
         SEARCHES.labels("partial" if result.partial else "complete").inc()
         SEARCH_SECONDS.observe(seconds)
-        return msgspec.structs.replace(
-            result, snippets=snippets, suggestion=suggestion, seconds=seconds
-        )
+        return msgspec.structs.replace(result, snippets=snippets, seconds=seconds)
 
     # -- hits
 
     async def _search(
-        self, query: Query, k: int, offset: int, until: float, *, hosts: bool
+        self,
+        query: Query,
+        *,
+        k: int,
+        offset: int,
+        until: float,
+        hosts: bool = False,
+        explain: bool = False,
     ) -> SearchResult:
         """Request hits, and more of them if copies leave too few."""
         self._turn += 1
@@ -101,7 +134,7 @@ class Broker:
             (first, wanted, min(MORE_HITS_FACTOR * wanted, MAX_HITS), MAX_HITS)
         ):
             show = k if not offset and result is None else 0
-            request = SearchRequest(query=query, k=limit, hosts=hosts, show=show)
+            request = SearchRequest(query=query, k=limit, hosts=hosts, show=show, explain=explain)
             attempts = await self._query_rows(query, request, until, turn, complete)
             latest = self._combine(query, attempts, k=k, offset=offset)
             if latest is None or (result and latest.missing > result.missing):
@@ -160,10 +193,12 @@ class Broker:
             return SearchResult(query, results, snippets, 0.0)
         best = max(attempts, key=lambda row: sum(hits.total for hits in row.answers.values()))
         best_row = merge(best.answers, k=k, offset=offset, removed=removed)
-        last = offset + len(results.hits) if results.hits else 0
-        total = max(best_row.total, last)
+        good = sum(not merged.hit.weak for merged in results.hits)
         results = msgspec.structs.replace(
-            results, total=total, more=total > last > 0, hosts=best_row.hosts, exact=False
+            results,
+            total=max(best_row.total, offset + good if good else 0),
+            hosts=best_row.hosts,
+            exact=False,
         )
         missing = self._missing_share(attempts, answers)
         if self.cluster.is_outdated or not all(map(self.cluster.matches_map, answers.values())):
@@ -222,21 +257,25 @@ class Broker:
 
     # -- spelling
 
-    async def _suggestion(self, result: SearchResult, until: float) -> str:
-        """The query in a better spelling, if that has more hits."""
+    async def _suggestion(self, result: SearchResult, until: float) -> "SpellingSuggestion":
+        """The query in a better spelling, if that has more good matches."""
         query, total = result.query, result.results.total
         body = msgspec.json.encode(QueryRequest(query=query, deadline=seconds_left(until)))
         hosts = [host for row in self.cluster.ordered_rows(self._turn)[:1] for host in row.servers]
         servers = [self.cluster.servers[host] for host in filter(self.cluster.is_available, hosts)]
         answers = await call_servers(SUGGEST, dict.fromkeys(servers, body), until)
-        text = apply_corrections(query.text, choose_suggestions(answers.values()))
+        corrections = choose_suggestions(answers.values())
+        text = apply_corrections(query.text, corrections)
         if text.casefold() == query.text.casefold():
-            return ""
+            return SpellingSuggestion()
         try:
-            better = await self._search(parse_query(text), 1, 0, until, hosts=False)
+            better = await self._search(parse_query(text), k=1, offset=0, until=until)
         except Unreachable:
-            return ""
-        return text if better.results.total > total else ""
+            return SpellingSuggestion()
+        if better.results.total <= total:
+            return SpellingSuggestion()
+        is_unknown = not documents_with(corrections, answers.values())
+        return SpellingSuggestion(text, is_certain=total == 0 and is_unknown)
 
 
 def answers_of(attempts: Iterable[RowAttempt]) -> dict[str, Hits]:
@@ -263,10 +302,13 @@ def servers_with_more(
     answers: Mapping[str, Hits], results: MergedHits, k: int, wanted: int
 ) -> set[str]:
     """The servers that may have more hits for this page; each sends its hits in rank order."""
-    cut = {
-        host: hits for host, hits in answers.items() if hits.hits and hits.total > len(hits.hits)
-    }
-    if len(results.hits) < k or sum(hits.total for hits in answers.values()) <= wanted:
-        return set(cut)  # copies are among them, or all hits are few enough to request
+    cut = {host: hits for host, hits in answers.items() if hits.hits and has_more(hits)}
+    if len(results.hits) < k:
+        return set(cut)  # copies are among them
+    if sum(hits.total for hits in answers.values()) <= wanted:
+        # All good matches are few enough to request, and then the total counts no copy.
+        incomplete = {host for host, hits in cut.items() if hits.total > hits.good}
+    else:
+        incomplete = set()
     worst = rank_key(results.hits[-1].hit)
-    return {host for host, hits in cut.items() if rank_key(hits.hits[-1]) < worst}
+    return incomplete | {host for host, hits in cut.items() if rank_key(hits.hits[-1]) < worst}

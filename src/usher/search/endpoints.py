@@ -69,7 +69,7 @@ class SearchEndpoints:
         if not text.strip():
             return html(self._pages.home())
         try:
-            result = await self._search(text, page)
+            result = await self._search(text, page, verbatim=has_flag(call, "verbatim"))
         except Unreachable as error:
             body = self._pages.unavailable(parse_query(text), error.message)
             return html(body, error.status, RETRY_LATER)
@@ -77,7 +77,11 @@ class SearchEndpoints:
 
     async def json(self, call: ComponentCall[None]) -> json_results.SearchListing:
         text, page = query_and_page(call)
-        return json_results.listing(await self._search(text, page), page)
+        explain = has_flag(call, "explain")
+        result = await self._search(
+            text, page, verbatim=has_flag(call, "verbatim"), explain=explain
+        )
+        return json_results.listing(result, page, explain=explain)
 
     async def atom(self, call: ComponentCall[None]) -> Response:
         text, page = query_and_page(call)
@@ -117,14 +121,24 @@ class SearchEndpoints:
             raise NotFound("There is no such file.")
         return Response(asset.body, headers=CACHE_FOREVER, media_type=asset.media_type)
 
-    async def _search(self, text: str, page: int, *, is_reported: bool = True) -> SearchResult:
+    async def _search(
+        self,
+        text: str,
+        page: int,
+        *,
+        is_reported: bool = True,
+        verbatim: bool = False,
+        explain: bool = False,
+    ) -> SearchResult:
         size = result_view.RESULTS_PER_PAGE
         query, offset = parse_query(text), (page - 1) * size
         if offset >= MAX_HITS:  # only the total is shown
             result = await self._broker.search(query, k=1, hosts=False)
             empty = msgspec.structs.replace(result.results, hits=())
             return msgspec.structs.replace(result, results=empty)
-        result = await self._broker.search(query, k=size, offset=offset, hosts=True)
+        result = await self._broker.search(
+            query, k=size, offset=offset, hosts=True, verbatim=verbatim, explain=explain
+        )
         if is_reported and query and page == 1:
             self._reports.add(query.text, result.seconds)
         return result
@@ -133,6 +147,11 @@ class SearchEndpoints:
 def query_and_page(call: ComponentCall[None]) -> tuple[str, int]:
     params = call.request.query_params
     return params.get("q", ""), result_view.page_number(params.get("page", "1"))
+
+
+def has_flag(call: ComponentCall[None], name: str) -> bool:
+    """Whether a parameter is given and not 0 or empty."""
+    return call.request.query_params.get(name, "") not in ("", "0", "false")
 
 
 def gov_query(call: ComponentCall[None]) -> GovQuery:

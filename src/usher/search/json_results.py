@@ -7,6 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from usher.query.highlight import Segment, highlight
+from usher.query.results import ScoreReason, round_score
 from usher.search import result_view
 from usher.search.merge import MergedHit
 from usher.search.search_result import MAX_HITS, SearchResult
@@ -31,6 +32,9 @@ class SearchListingItem(Struct):
     copies: int
     title_pieces: list[TextPiece]
     snippet_pieces: list[TextPiece]
+    weak: bool = False
+    score: float | None = None
+    reasons: list[ScoreReason] | None = None
 
 
 class HostCount(Struct):
@@ -39,7 +43,10 @@ class HostCount(Struct):
 
 
 class SearchListing(Struct):
-    """One page of results; `missing` is the share of the index that did not answer, from 0 to 1."""
+    """One page of results; `missing` is the share of the index that did not answer, from 0 to 1.
+
+    `typed` is what was typed if `query` is a corrected spelling of it.
+    """
 
     query: str
     page: int
@@ -54,15 +61,17 @@ class SearchListing(Struct):
     ignored: list[str]
     hosts: list[HostCount]
     results: list[SearchListingItem]
+    typed: str | None = None
 
 
-def listing(result: SearchResult, page: int) -> SearchListing:
+def listing(result: SearchResult, page: int, *, explain: bool = False) -> SearchListing:
     """The response of `/search.json`."""
     merged = result.results
+    pages = result_view.paginate(merged.total, page, more=merged.more)
     return SearchListing(
         query=result.query.text,
         page=page,
-        pages=result_view.paginate(merged.total, page).last if merged.total else 0,
+        pages=pages.last if merged.total or merged.hits else 0,
         total=merged.total,
         at_least=result.at_least,
         near_copies=merged.hidden,
@@ -72,11 +81,12 @@ def listing(result: SearchResult, page: int) -> SearchListing:
         suggestion=result.suggestion or None,
         ignored=list(result.query.ignored),
         hosts=[HostCount(host, number) for host, number in merged.hosts.items()],
-        results=[_item(result, hit) for hit in merged.hits],
+        results=[_item(result, hit, explain=explain) for hit in merged.hits],
+        typed=result.typed or None,
     )
 
 
-def _item(result: SearchResult, merged: MergedHit) -> SearchListingItem:
+def _item(result: SearchResult, merged: MergedHit, *, explain: bool) -> SearchListingItem:
     view = result_view.result_view(result, merged)
     return SearchListingItem(
         url=view.url,
@@ -89,6 +99,9 @@ def _item(result: SearchResult, merged: MergedHit) -> SearchListingItem:
         copies=view.copies,
         title_pieces=[TextPiece(*segment) for segment in view.title],
         snippet_pieces=[TextPiece(*segment) for segment in view.snippet],
+        weak=view.weak,
+        score=round_score(merged.hit.score) if explain else None,
+        reasons=list(merged.hit.reasons) if explain else None,
     )
 
 
@@ -140,8 +153,9 @@ def gov_results(result: SearchResult, offset: int, *, marked: bool) -> GovResult
     ]
     after = offset + len(hits)
     next_offset = after if result.results.more and after <= MAX_OFFSET else None
-    web = Web(result.results.total, next_offset, result.suggestion or None, results)
-    return GovResults(result.query.text, web, result.partial)
+    corrected = result.query.text if result.typed else result.suggestion
+    web = Web(result.results.total, next_offset, corrected or None, results)
+    return GovResults(result.typed or result.query.text, web, result.partial)
 
 
 def _marked_text(segments: Sequence[Segment]) -> str:

@@ -1,7 +1,7 @@
 """Merges the hits of several servers into one ranked list without near-copies."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -29,7 +29,10 @@ class MergedHit(Struct, frozen=True, omit_defaults=True):
 
 
 class MergedHits(Struct, frozen=True, omit_defaults=True):
-    """One page of hits; `exact` if all hits were compared, so that `total` counts no copy."""
+    """One page of hits; `total` counts good matches, and `more` says whether any hits follow.
+
+    `exact` if all good matches were compared, so that `total` counts no copy.
+    """
 
     total: int = 0
     hits: tuple[MergedHit, ...] = ()
@@ -50,17 +53,25 @@ def merge(
     shown = [pair for pair in every if not is_removed(pair[0], removed)] if removed else every
     shown.sort(key=lambda pair: rank_key(pair[0]))
     originals, copies = _without_copies(_newest(shown))
-    hidden = len(shown) - len(originals)
-    matching = sum(hits.total for hits in answers.values()) - (len(every) - len(shown))
+    removed_good = sum(not hit.weak for hit, _ in every) - sum(not hit.weak for hit, _ in shown)
+    matching = sum(hits.total for hits in answers.values()) - removed_good
+    good = sum(hits.good for hits in answers.values()) - removed_good
+    good_originals = sum(not hit.weak for hit, _ in originals)
     page = originals[offset : offset + k]
+    is_cut = len(originals) > offset + k or any(map(has_more, answers.values()))
     return MergedHits(
-        total=matching - hidden,
+        total=matching - (good - good_originals),
         hits=tuple(MergedHit(hit, server, copies[hit.url]) for hit, server in page),
-        hidden=hidden,
-        more=matching - hidden > offset + len(page) if page else False,
-        exact=matching == len(shown),
+        hidden=len(shown) - len(originals),
+        more=bool(page) and is_cut,
+        exact=matching == good,
         hosts=_count_hosts(answers.values(), removed),
     )
+
+
+def has_more(hits: Hits) -> bool:
+    """Whether a server has more hits than it sent; one of an older version says only how many match."""
+    return hits.more or hits.total > len(hits.hits)
 
 
 def choose_suggestions(answers: Iterable[Sequence[Suggestion]]) -> dict[str, str]:
@@ -75,6 +86,12 @@ def choose_suggestions(answers: Iterable[Sequence[Suggestion]]) -> dict[str, str
         for word, counts in votes.items()
     }
     return dict(list(best.items())[:MAX_SUGGESTIONS])
+
+
+def documents_with(words: Collection[str], answers: Iterable[Sequence[Suggestion]]) -> int:
+    """The number of documents that have these words as they were typed."""
+    suggestions = [suggestion for answer in answers for suggestion in answer]
+    return sum(suggestion.typed for suggestion in suggestions if suggestion.word in words)
 
 
 def _newest(ranked: Sequence[tuple[Hit, str]]) -> list[tuple[Hit, str]]:

@@ -55,7 +55,7 @@ class SearchPages:
             heading=heading(query),
             hint=result_view.hint(query),
             page=page,
-            pagination=result_view.paginate(result.results.total, page),
+            pagination=result_view.paginate(result.results.total, page, more=result.results.more),
             query=query,
             text=query.text,
             views=result_view.result_views(result),

@@ -52,6 +52,7 @@ class ResultView(Struct, frozen=True):
     published: datetime | None
     crawled: datetime
     copies: int
+    weak: bool = False
 
 
 class QueryFilter(Struct, frozen=True):
@@ -96,6 +97,7 @@ def result_view(result: SearchResult, merged: MergedHit) -> ResultView:
         published=hit.published,
         crawled=hit.crawled,
         copies=merged.copies,
+        weak=hit.weak,
     )
 
 
@@ -137,10 +139,13 @@ def shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def paginate(total: int, page: int, size: int = RESULTS_PER_PAGE) -> Pagination:
-    last = max(1, -(-min(total, MAX_HITS) // size))
+def paginate(total: int, page: int, *, more: bool = False) -> Pagination:
+    """The pages of all good matches, and the next page if weaker matches follow."""
+    size = RESULTS_PER_PAGE
+    good, following = max(1, -(-total // size)), page + 1 if more else 1
+    last = min(max(good, following), MAX_HITS // size)
     near = list(range(max(1, page - NEARBY_PAGES), min(last, page + NEARBY_PAGES) + 1))
-    return Pagination(page, last, near, total > MAX_HITS)
+    return Pagination(page, last, near, max(total, size * (following - 1) + 1) > MAX_HITS)
 
 
 def page_number(text: str) -> int:
@@ -150,9 +155,11 @@ def page_number(text: str) -> int:
     return MAX_PAGE if len(text) > len(str(MAX_PAGE)) else max(1, int(text))
 
 
-def search_path(text: str, page: int = 1, path: str = "/search") -> str:
+def search_path(text: str, page: int = 1, path: str = "/search", *, verbatim: bool = False) -> str:
     """The path and query string of a page of results."""
-    params = {"q": text} | ({"page": page} if page > 1 else {})
+    params = (
+        {"q": text} | ({"page": page} if page > 1 else {}) | ({"verbatim": 1} if verbatim else {})
+    )
     return f"{path}?{urlencode(params, errors='replace')}"
 
 

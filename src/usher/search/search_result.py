@@ -13,7 +13,10 @@ MAX_HITS: Final = 1_000  # that can be paged through
 
 
 class SearchResult(Struct, frozen=True):
-    """The result of a query; `missing` is the share of the index that did not answer, from 0 to 1."""
+    """The result of a query; `missing` is the share of the index that did not answer, from 0 to 1.
+
+    `typed` is what was typed if the query is a corrected spelling of it.
+    """
 
     query: Query
     results: MergedHits
@@ -22,6 +25,7 @@ class SearchResult(Struct, frozen=True):
     missing: float = 0.0
     at_least: bool = False  # whether there may be more hits than `results.total`
     suggestion: str = ""
+    typed: str = ""
 
     @property
     def partial(self) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -27,16 +28,26 @@ TIMEOUT_SECONDS = 10.0
 MAX_LINE_CHARACTERS = 400
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to search for, and how."""
+
+    text: str
+    limit: int
+    verbatim: bool = False
+    explain: bool = False
+
+
 async def search(
-    app: App, text: str, limit: int, *, front: str | None, mgmt: str | None
+    app: App, request: Request, *, front: str | None, mgmt: str | None
 ) -> SearchListing:
     """Results of the given front-end, of the local one, or of the index servers that MGMT knows."""
     if front:
-        return await search_front_end(app.settings, front, text, limit)
+        return await search_front_end(app.settings, front, request)
     if mgmt is None:
         with suppress(UsherError):  # no front-end runs on this machine
-            return await search_front_end(app.settings, local_front_end(app), text, limit)
-    return await search_index_servers(app.settings_for(mgmt), text, limit)
+            return await search_front_end(app.settings, local_front_end(app), request)
+    return await search_index_servers(app.settings_for(mgmt), request)
 
 
 def local_front_end(app: App) -> str:
@@ -46,7 +57,7 @@ def local_front_end(app: App) -> str:
     return f"http://{Ports.read(app.settings.data).bind('front')}"
 
 
-async def search_front_end(settings: Settings, url: str, text: str, limit: int) -> SearchListing:
+async def search_front_end(settings: Settings, url: str, request: Request) -> SearchListing:
     """Fetch pages of results until there are enough, and return them as one."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme != "http" or not parts.hostname:
@@ -59,21 +70,23 @@ async def search_front_end(settings: Settings, url: str, text: str, limit: int) 
     if settings.token:
         headers["Authorization"] = f"Bearer {settings.token}"
     try:
-        results = await fetch_page(pool, headers, text, 1)
-        while len(results.results) < min(limit, results.total) and results.page < results.pages:
-            more = await fetch_page(pool, headers, text, results.page + 1)
+        results = await fetch_page(pool, headers, request, 1)
+        while len(results.results) < request.limit and results.page < results.pages:
+            more = await fetch_page(pool, headers, request, results.page + 1)
             results.results += more.results
-            results.page = more.page
+            results.page, results.pages = more.page, more.pages
     finally:
         pool.close()
-    results.page, results.results = 1, results.results[:limit]
+    results.page, results.results = 1, results.results[: request.limit]
     return results
 
 
 async def fetch_page(
-    pool: HttpPool, headers: dict[str, str], text: str, page: int
+    pool: HttpPool, headers: dict[str, str], request: Request, page: int
 ) -> SearchListing:
-    query = urlencode({"q": text, "page": page}, errors="replace")
+    flags = {"verbatim": request.verbatim, "explain": request.explain}
+    params = {"q": request.text, "page": page} | {name: 1 for name, on in flags.items() if on}
+    query = urlencode(params, errors="replace")
     answer = await pool.ask("GET", f"/search.json?{query}", b"", headers)
     try:
         if answer.status == OK:
@@ -84,15 +97,21 @@ async def fetch_page(
     raise (errors_by_code().get(problem.code) or Unreachable)(problem.detail, hint=problem.hint)
 
 
-async def search_index_servers(settings: Settings, text: str, limit: int) -> SearchListing:
+async def search_index_servers(settings: Settings, request: Request) -> SearchListing:
     async with open_cluster(settings) as cluster:
         if not cluster.has_map:
             if is_local_default(settings):
                 raise Unreachable("Usher is not running on this machine.", hint="usher up")
             hint = "Start `usher up`, or give an address with --front or --mgmt."
             raise Unreachable(cluster.mgmt_error, hint=hint)
-        answer = await Broker(cluster).search(parse_query(text), k=limit, hosts=True)
-        return listing(answer, 1)
+        answer = await Broker(cluster).search(
+            parse_query(request.text),
+            k=request.limit,
+            hosts=True,
+            verbatim=request.verbatim,
+            explain=request.explain,
+        )
+        return listing(answer, 1, explain=request.explain)
 
 
 def is_local_default(settings: Settings) -> bool:
@@ -112,6 +131,9 @@ def show_results(app: App, results: SearchListing) -> None:
         app.say(f"Part of the index did not answer: {results.missing:.0%} of it is missing.")
     if results.ignored:
         app.say(f"Ignored: {', '.join(map(printable, results.ignored))}")
+    if results.typed:
+        app.say(f"Showing results for: {printable(results.query)}")
+        app.say("  → `usher search --verbatim` searches for the words as they are.")
     if results.suggestion:
         app.say(f"Did you mean: {printable(results.suggestion)}")
     if not results.results:
@@ -119,7 +141,10 @@ def show_results(app: App, results: SearchListing) -> None:
         app.say("  → `usher explain URL` shows what happened to a page that you expected.")
         return
     minimum = "at least " if results.at_least else ""
-    app.say(f"{minimum}{counted(results.total, 'result')} in {duration(results.seconds)}")
+    summary = (
+        f"{minimum}{counted(results.total, 'result')}" if results.total else "No page has all words"
+    )
+    app.say(f"{summary} in {duration(results.seconds)}")
 
 
 def show_result(number: int, result: SearchListingItem) -> None:
@@ -130,7 +155,16 @@ def show_result(number: int, result: SearchListingItem) -> None:
     parts = [", ".join(facts), highlighted(result.snippet_pieces) if result.snippet else ""]
     if line := " · ".join(filter(None, parts)):
         echo(f"     {line}")
+    if result.score is not None:
+        echo(f"     {explanation(result)}")
     echo()
+
+
+def explanation(result: SearchListingItem) -> str:
+    """The score and its parts in words."""
+    reasons = [f"{r.words} ({r.field}) {r.score:.2f}" for r in result.reasons or []]
+    kind = "some of the words, " if result.weak else ""
+    return f"{kind}score {result.score:.2f} = {' + '.join(map(printable, reasons)) or 'date'}"
 
 
 def highlighted(pieces: Sequence[TextPiece], *, bold: bool = False) -> str:

@@ -53,6 +53,8 @@ def front(app: App, /, *, mgmt: str | None, bind: str, **options: Any) -> None: 
 @range_option("--limit", 10, 1, 100, "Results to show.")
 @click.option("--front", "front_url", metavar="URL", help=f"Front-end to query. [{FRONT_URL}]")
 @click.option("--mgmt", metavar="URL", help="Query the index servers of this MGMT.")
+@click.option("--verbatim", is_flag=True, help="Do not correct the spelling.")
+@click.option("--explain", is_flag=True, help="Show why each result ranks where it does.")
 @json_option
 @pass_app
 def search(
@@ -62,9 +64,11 @@ def search(
     front_url: str | None,
     mgmt: str | None,
     *,
+    verbatim: bool,
+    explain: bool,
     as_json: bool,
 ) -> int:
-    """Search the index; words, "phrases", -word, OR, site:, title:, lang:, after:, before:.
+    """Search the index; words, "phrases", +word, -word, OR, site:, title:, lang:, after:, before:.
 
     \b
     Without --front and --mgmt it queries the front-end on this machine; if none runs, the index
@@ -76,10 +80,12 @@ def search(
       usher search open source
       usher search --limit 3 'site:example.org "annual report"'
       usher search --json -- jaguar -car
+      usher search --explain how to open a file
     """
     if front_url and mgmt:
         raise click.UsageError("Give --front or --mgmt, not both.")
-    results = run(actions.search.search(app, " ".join(words), limit, front=front_url, mgmt=mgmt))
+    request = actions.search.Request(" ".join(words), limit, verbatim=verbatim, explain=explain)
+    results = run(actions.search.search(app, request, front=front_url, mgmt=mgmt))
     if as_json:
         actions.search.show_results_json(results)
     else:

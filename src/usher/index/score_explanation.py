@@ -1,0 +1,39 @@
+"""Explains a score: which words of the query match in which field, and how much each adds."""
+
+import json
+from collections import Counter
+from typing import Final
+
+from tantivy import DocAddress
+
+from usher.index.fields import BODY, STEMS, TITLE_STEMS, URL
+from usher.index.index_reader import IndexReader
+from usher.index.tantivy_query import QueryBuilder
+from usher.query.results import ScoreReason
+
+FIELD_NAMES: Final = {STEMS: "any form", TITLE_STEMS: "title", BODY: "text", URL: "address"}
+MIN_REASON_SHARE: Final = 0.001  # of the score
+
+
+def explain_score(
+    reader: IndexReader, builder: QueryBuilder, score: float, address: DocAddress
+) -> tuple[ScoreReason, ...]:
+    """The parts of the score of a hit, the largest first, with the effects of its prior and its length."""
+    scores: Counter[tuple[str, str]] = Counter()
+    for words, field, query in builder.clauses():
+        try:
+            explanation = json.loads(query.explain(reader.searcher, address).to_json())
+        except ValueError:  # the document does not match
+            continue
+        place = FIELD_NAMES.get(field, field)
+        scores[words, f"{place}, close together" if " " in words else place] += explanation["value"]
+    parts: dict[tuple[str, str], float] = dict(scores.most_common())
+    matched = sum(parts.values())
+    [prior] = reader.priors([address])
+    if prior < 1:
+        parts["list", "little prose"] = matched * (prior - 1)
+    if abs(rest := score - matched * prior) > MIN_REASON_SHARE * score and matched:
+        parts["length", "average of all servers"] = rest
+    return tuple(
+        ScoreReason(words, place, round(part, 4)) for (words, place), part in parts.items()
+    )
