@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 from usher.anchor_text import clean_anchor
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time
-from usher.errors import BadInput
 from usher.http.server.bodies import check_count
 from usher.messages.crawler import MAX_URLS_PER_REQUEST, AddLinksRequest, PageAnchors
 from usher.mgmt import anchors
@@ -25,7 +24,7 @@ class LinkText(NamedTuple):
 
 
 def link_texts(pages: Sequence[PageAnchors], found_on: str) -> list[LinkText]:
-    """Return the texts that are worth storing; BadInput if a page is not on the host `found_on`.
+    """Return the texts that are worth storing, of pages of the host `found_on`.
 
     That host decides whether its pages may name a private host.
     """
@@ -35,10 +34,7 @@ def link_texts(pages: Sequence[PageAnchors], found_on: str) -> list[LinkText]:
         page = anchors_of_page.page
         url = parse(page)
         if isinstance(url, UrlRefusal) or url.host != found_on:
-            raise BadInput(
-                f"The anchors of {page[:80]!a} need its host in found_on.",
-                hint="Send found_on, and a call for each host.",
-            )
+            continue
         for link, text in anchors_of_page.links:
             count = counts.get((page, link), 0)
             if count < MAX_TEXTS_PER_LINK and (cleaned := clean_anchor(text)):
