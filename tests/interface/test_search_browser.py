@@ -82,11 +82,20 @@ def test_search_and_paging_work_with_the_keyboard_alone(
 
 def test_no_results_and_a_suggestion(stage: Stage, tab: Tab, visit: Visit) -> None:
     visit("/search?q=velvat+seats")
-    assert tab.text("h1") == ["No results"]
+    assert tab.text(".meant")[0].startswith("Showing results for velvet seats")
+    assert tab.text(".summary")[0].startswith("240 results")
+    tab.picture(stage.pictures / "corrected.png")
+    tab.ask("document.querySelector('.meant a').focus()")
+    tab.after(lambda: tab.key("Enter"))
+    assert tab.text(".summary")[0].startswith("No page has all important words")
+    assert tab.text(".meant") == ["Did you mean velvet seats?"]
+    assert tab.text(".weaker") == ["These pages have some of the words:"]
     tab.picture(stage.pictures / "spelling.png")
     tab.ask("document.querySelector('.meant a').focus()")
     tab.after(lambda: tab.key("Enter"))
     assert tab.text(".summary")[0].startswith("240 results")
+    visit("/search?q=report+year+theatre")
+    tab.picture(stage.pictures / "weak.png")
     visit("/search?q=https%3A%2F%2Fnowhere.example%2Fpage")
     assert "usher explain https://nowhere.example/page" in tab.text("pre")[0]
     tab.picture(stage.pictures / "nothing.png")

@@ -173,6 +173,7 @@ def test_a_query_that_is_too_long_is_cut_at_a_word() -> None:
         ('an "exact phrase"', ["exact phrase"]),
         ("title:report url:2024 x", ["report", "2024"]),
         ("a AND -b c", ["a"]),
+        ("salt & pepper", []),
     ],
 )
 def test_only_explicit_syntax_requires_words(text: str, required: list[str]) -> None:

@@ -171,8 +171,10 @@ class _Parser:
         value = word if word is not None else match["phrase"]
         if not sign and not name and word in ("OR", "|", "||"):
             self.take_or(word)
-        elif not sign and not name and word in ("AND", "&", "&&", "+"):
+        elif not sign and not name and word == "AND":
             self.take_and()
+        elif not sign and not name and word in ("&", "&&", "+"):
+            pass  # part of a name or a title, as in "salt & pepper"
         elif word is not None and word.endswith(":") and word[:-1].lower() in _OPERATORS:
             self.ignore(match[0])
         elif name in _OPERATORS:

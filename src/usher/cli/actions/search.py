@@ -142,7 +142,9 @@ def show_results(app: App, results: SearchListing) -> None:
         return
     minimum = "at least " if results.at_least else ""
     summary = (
-        f"{minimum}{counted(results.total, 'result')}" if results.total else "No page has all words"
+        f"{minimum}{counted(results.total, 'result')}"
+        if results.total
+        else "No page has all important words"
     )
     app.say(f"{summary} in {duration(results.seconds)}")
 
