@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import tantivy
 
 from support.index.documents import HEAP, found, page
 from usher.index import fields
-from usher.index.document import IndexSection
+from usher.index.document import IndexDocument, IndexSection
 from usher.index.engine import Engine
 
 BODY = "Paths\nA path names a file.\njoin(a, b)\nJoins two paths."
@@ -38,8 +39,12 @@ def test_the_rest_is_found_after_the_main_text(engine: Engine) -> None:
     assert found(engine, "comment") == ["rest"]
 
 
+def stored(document: IndexDocument) -> tantivy.Document:
+    return fields.to_tantivy(document, 1, fields.searchable_texts(document))
+
+
 def test_sections_are_stored_with_the_text() -> None:
-    document = fields.to_tantivy(page("manual", BODY, sections=SECTIONS), 1, {})
+    document = stored(page("manual", BODY, sections=SECTIONS))
     text = fields.stored_text(document)
     sections = fields.stored_sections(document)
     assert sections == SECTIONS
@@ -47,4 +52,4 @@ def test_sections_are_stored_with_the_text() -> None:
         "Paths\nA path names a file.\n",
         "join(a, b)\nJoins two paths.",
     ]
-    assert fields.stored_sections(fields.to_tantivy(page("x", "y"), 1, {})) == ()
+    assert fields.stored_sections(stored(page("x", "y"))) == ()

@@ -72,6 +72,21 @@ async def test_the_sweep_takes_pages_out_and_tells_every_server(house: House) ->
     assert await removal_sweep.sweep(conn, now=NOW) == 0
 
 
+async def test_the_sweep_forgets_the_texts_of_links_to_and_on_a_removed_page(house: House) -> None:
+    conn = house.conn
+    rows = await conn.execute("select path, id from work.guestbook")
+    ids = dict(await rows.fetchall())
+    for page, text, linking in (("/1", "secret", "/2"), ("/2", "other", "/1"), ("/2", "x", "/3")):
+        await conn.execute(
+            "insert into work.anchor values (%s, %s, array[%s::bigint], '{}', %s)",
+            [ids[page], NOW, ids[linking], text],
+        )
+    assert await remove(conn, "a.com/1") is not None
+    await removal_sweep.sweep(conn, now=NOW)
+    rows = await conn.execute("select page_id, text from work.anchor")
+    assert await rows.fetchall() == [(ids["/2"], "x")]
+
+
 async def test_half_of_a_host_goes_at_once_because_the_operator_said_so(house: House) -> None:
     conn = house.conn
     await remove(conn, "a.com")

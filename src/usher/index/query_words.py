@@ -27,7 +27,7 @@ _MAX_LANGUAGES: Final = 5
 _MIN_REPORTED_SHARE: Final = 0.002
 _MAX_REPORTED_LANGUAGES: Final = 6
 _MIN_STOP_WORDS: Final = 2  # of a rare language in a query, which is then in that language
-_MAX_SHORT_WORDS: Final = 3  # of a query in which fillers matter, such as "for loop"
+_MAX_SHORT_WORDS: Final = 3  # of a query in which every word matters, also "for" in "for loop"
 _CACHE_SIZE: Final = 10_000
 
 
@@ -75,7 +75,9 @@ class QueryWords:
 
     @cached_property
     def expected(self) -> tuple[QueryWord, ...]:
-        """The optional words that a good match has: all but the lightest, which together weigh little."""
+        """The optional words that a good match has: all of a short query, else all but some that weigh little."""
+        if len(self.optional) <= _MAX_SHORT_WORDS:
+            return self.optional
         weights = {word: word.times * self.idf(word) for word in self.optional}
         spare = (1 - MIN_GOOD_SHARE) * sum(weights.values())
         dropped = set()

@@ -12,6 +12,7 @@ from typing import Final
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.door import removals
+from usher.mgmt import anchors
 from usher.removal_rules import RemovalRule
 
 store = load_statements(__file__)
@@ -97,6 +98,7 @@ async def _change(
 ) -> int:
     if removal.undone:
         return int(await store.readmit_removed.value(conn, pages=pages, now=now))
+    await anchors.forget_anchors(conn, pages, now=now)
     return int(await store.withdraw_removed.value(conn, pages=pages, now=now))
 
 
