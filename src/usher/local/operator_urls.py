@@ -23,7 +23,7 @@ async def prepare_hosts(db: Database, texts: Sequence[str], *, retry: bool) -> l
     urls = [url for text in complete if isinstance(url := parse(text), Url)]
     await allow_private_hosts(db, urls)
     async with db.transaction() as conn:
-        await admin.use_schemes(conn, [url for text in texts if (url := typed_url(text))])
+        await admin.use_schemes(conn, [typed for text in texts if (typed := typed_url(text))])
         if retry:
             await retry_failures(conn, [url.host for url in urls])
     return complete
