@@ -47,3 +47,10 @@ def test_only_typed_arguments_permit_private_hosts(database: str, tmp_path: Path
     assert rows(database, permitted) == []
     assert at(database, "add", f"http://{HOST}/").code == 0
     assert rows(database, permitted) == [(HOST, 8090, "127.0.5.1")]
+
+
+def test_hosts_set_registers_a_private_host(database: str) -> None:
+    assert at(database, "hosts", "set", f"http://{HOST}/", "--allow-private").code == 0
+    assert rows(database, "select name, scheme from work.hosts") == [(HOST, HTTP)]
+    unknown = at(database, "hosts", "set", "http://127.0.5.1:8099/", "--no-allow-private")
+    assert (unknown.code, "No host is registered" in unknown.err) == (3, True)
