@@ -80,7 +80,7 @@ def test_discovery(database: str) -> None:
         url = parse(public.add("/", Response(offer.encode())))
         assert isinstance(url, Url)
         with pytest.raises(NotFound):
-            await find_feed(setup.fetcher, url)
+            await find_feed(setup.fetcher, url, setup.databases.host_permission)
 
     assert attacked(database, attack) == []
 

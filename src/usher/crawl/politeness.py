@@ -147,7 +147,8 @@ class PolitenessPolicy:
             async with self._reading.setdefault(key, asyncio.Lock()):
                 rules = self._cached(key) or await self._shared(url)
                 rules = rules or await self._read(url, delay, lease, cause)
-                if rules is not None:
+                # MGMT decides when a failed attempt is repeated, and the operator may change that.
+                if rules is not None and not (self._mgmt and rules.robots.unavailable):
                     self._rules[key] = rules
                     if len(self._rules) > MAX_HOSTS:
                         self._rules.popitem(last=False)

@@ -15,6 +15,7 @@ from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.door.hosts import DoorSettings
 from usher.door.scope import ScopeKind
+from usher.urls import Url
 
 store = load_statements(__file__)
 Policy = Literal["open", "paused", "blocked"]
@@ -146,6 +147,16 @@ async def change_host(
         scope=changes.get("scope"),
         scope_ranges=multirange(changes["ranges"]) if "ranges" in changes else None,
         filters=Jsonb(changes["filters"]) if "filters" in changes else None,
+    )
+
+
+async def use_schemes(conn: Connection, urls: Sequence[Url]) -> None:
+    """Request these pages with these schemes, because the operator typed them."""
+    await store.use_schemes.run(
+        conn,
+        hosts=[url.host for url in urls],
+        paths=[url.path for url in urls],
+        schemes=[int(url.scheme) for url in urls],
     )
 
 

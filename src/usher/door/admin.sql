@@ -42,6 +42,48 @@ from (select from work.guestbook g where g.domain64 = %(domain64)s limit %(most)
 -- Tries again what failed at these hosts, because a person asks for them; returns the number of pages.
 select work.retry_failures(%(hosts)s::bigint[], %(now)s);
 
+-- name: use_schemes
+-- The operator typed these URLs with a scheme: crawlers use it for these pages. It becomes the scheme of a host that never
+-- answered with its stored one, and of the pages of such a host that failed without a response.
+with typed as materialized (
+    select distinct on (h.domain64, given.path) h.domain64, given.path, given.scheme::smallint as scheme, given.position
+    from unnest(%(hosts)s::text[], %(paths)s::text[], %(schemes)s::smallint[])
+        with ordinality as given (host, path, scheme, position)
+    join work.hosts h on h.name = given.host
+    order by h.domain64, given.path, given.position
+),
+locked as materialized (
+    select h.domain64, h.scheme
+    from work.hosts h
+    where h.domain64 in (select domain64 from typed)
+    order by h.domain64
+    for no key update
+),
+changed as (
+    update work.hosts h set scheme = first.scheme
+    from (select distinct on (domain64) domain64, scheme from typed order by domain64, position) first
+    join locked using (domain64)
+    where h.domain64 = first.domain64
+        and locked.scheme <> first.scheme
+        and not exists (
+            select
+            from work.guestbook g
+            where g.domain64 = h.domain64 and g.scheme = locked.scheme and g.last_fetched is not null
+        )
+    returning h.domain64, h.scheme
+),
+page as (
+    select domain64, path, scheme from typed
+    union all
+    select g.domain64, g.path, changed.scheme
+    from changed
+    join work.guestbook g using (domain64)
+    where g.state = 'error' and g.status is null and (g.domain64, g.path) not in (select domain64, path from typed)
+)
+update work.guestbook g set scheme = page.scheme
+from (select * from page order by domain64, path) page
+where g.domain64 = page.domain64 and g.path = page.path and g.scheme <> page.scheme;
+
 -- name: change_policy
 -- Opens, pauses or blocks hosts.
 update work.hosts set policy = %(policy)s, policy_reason = %(reason)s, revision = revision + 1

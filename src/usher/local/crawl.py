@@ -7,17 +7,16 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
 from usher.background import wait_up_to
-from usher.crawl import private_permission
 from usher.db.areas import AreaDatabases, open_areas
 from usher.db.pool import Database
 from usher.db.statements import load_statements
-from usher.door import admin, private_access
+from usher.door import admin
 from usher.door.admin import HostChange
 from usher.door.batch import UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
@@ -26,6 +25,7 @@ from usher.errors import BadInput
 from usher.local import restore_marker
 from usher.local.crash_recorder import CrashRecorder
 from usher.local.live_counts import LiveCounts
+from usher.local.operator_urls import prepare_hosts
 from usher.local.port_claim import claim_ports
 from usher.local.ports import Ports, exclusive_run
 from usher.local.recrawl import knock_again
@@ -172,10 +172,10 @@ async def knock_for_urls(
     stack: LocalStack, options: LocalRunOptions
 ) -> tuple[list[UrlVerdict], list[int]]:
     """Knock for the URLs; return the door's answers and the numbers of their hosts."""
-    urls = options.parse_urls()
-    await allow_private_hosts(stack, urls)
+    options.parse_urls()  # fails if one is invalid, before anything is stored
+    texts = await prepare_hosts(stack.door, options.urls, retry=True)
+    urls = replace(options, urls=texts).parse_urls()
     names = list(dict.fromkeys(url.host for url in urls))
-    await retry_failures(stack, names)
     if options.again:
         answers = await knock_again(stack.door, urls, options.max_pages)
     else:
@@ -188,22 +188,6 @@ async def knock_for_urls(
             await admin.change_host(conn, names=names, **change)
         hosts = [await admin.show_host(conn, name=name) for name in names]
     return answers, [host.domain64 for host in hosts if host is not None]
-
-
-async def allow_private_hosts(stack: LocalStack, urls: Sequence[Url]) -> None:
-    """Permit connections to hosts that are not public, because the operator named them."""
-    for url in urls:
-        permission = await private_permission.needed_permission(url)
-        if permission is not None:
-            async with stack.door.transaction() as conn:
-                await private_access.grant(conn, url, permission)
-
-
-async def retry_failures(stack: LocalStack, names: Sequence[str]) -> None:
-    """Try again what failed without a response: the cause may be gone, and a person waits."""
-    async with stack.door.transaction() as conn:
-        hosts = [await admin.show_host(conn, name=name) for name in names]
-        await admin.retry_failures(conn, [host.domain64 for host in hosts if host is not None])
 
 
 def host_change(options: LocalRunOptions) -> HostChange:

@@ -3,12 +3,13 @@
 Only the counts of a batch are kept, so memory use does not grow with the number of URLs.
 """
 
+import os
 import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +21,7 @@ from usher.cli.wording import encodable, json_line, printable, without_password
 from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Reason, Verdict
+from usher.local.operator_urls import prepare_hosts
 
 MAX_LISTED_ANSWERS = 50  # more are only counted
 VERDICT_ORDER = list(Verdict)
@@ -95,6 +97,7 @@ async def add_urls(app: App, options: AddOptions) -> AnswerCounts:
         files: list[BinaryIO] = [sys.stdin.buffer] if "-" in options.urls else []
         files += [stack.enter_context(path.open("rb")) for path in options.files]
         async with open_door(app) as doorkeeper:
+            options = await prepare_typed(doorkeeper, options)
             bar = stack.enter_context(progress(files, visible=shows_progress(app, options, files)))
             async for answers in answer_batches(doorkeeper, options, files, bar):
                 counts.add(answers)
@@ -106,6 +109,19 @@ async def add_urls(app: App, options: AddOptions) -> AnswerCounts:
                     listed += answers.answers
     show_result(app, options, counts, listed, time.monotonic() - start)
     return counts
+
+
+async def prepare_typed(doorkeeper: Doorkeeper, options: AddOptions) -> AddOptions:
+    """Permit private hosts, apply schemes and retry failures for URLs that a person types, as `usher crawl` does.
+
+    A job is no person, and neither is a long list of arguments.
+    """
+    is_long = len(options.urls) > MAX_LISTED_ANSWERS
+    if options.dry_run or is_long or "USHER_JOB_ID" in os.environ:
+        return options
+    typed = [url for url in options.urls if url != "-"]
+    urls = await prepare_hosts(doorkeeper.db, typed, retry=options.hall_pass)
+    return replace(options, urls=(*urls, *(["-"] if "-" in options.urls else [])))
 
 
 async def answer_batches(

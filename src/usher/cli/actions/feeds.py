@@ -87,7 +87,9 @@ async def add_feeds(
         wanted: dict[str, Subscription] = {}
         for url in parsed:
             request = check and str(url) not in subscribed
-            feed = await find_feed(fetcher, url) if request else Subscription(str(url))
+            feed = Subscription(str(url))
+            if request:
+                feed = await find_feed(fetcher, url, feeds.host_permission)
             wanted[feed.url] = Subscription(feed.url, feed.title, feed.site, tuple(tags))
         period = parse_duration(every) if every else None
         new = await subscribe(feeds, list(wanted.values()), period=period, knocks=knocks)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from shlex import quote
@@ -48,6 +47,7 @@ from usher.door.cadence import parse as parse_cadence
 from usher.door.hosts import DoorSettings, Host
 from usher.door.rules import Knock
 from usher.errors import BadInput
+from usher.local.operator_urls import retry_failures, with_scheme
 from usher.mgmt import page_versions, politeness_groups
 from usher.mgmt.politeness_groups import MAX_COUNTED_HOSTS
 from usher.removal_rules import parse_target
@@ -156,29 +156,30 @@ async def change_hosts(
         if reach:
             change["ranges"] = [await parse_range(conn, name) for name in reach]
             change["scope"] = "listed"
-        changed = await admin.change_host(conn, names=names, **change)
-        await require_hosts(conn, names, changed)
         if private is not None:
             await change_private(conn, texts, allow=private)
+        changed = await admin.change_host(conn, names=names, **change)
+        await require_hosts(conn, names, changed)
     return changed
 
 
 async def change_private(conn: Connection, texts: Sequence[str], *, allow: bool) -> None:
-    """Allow or forbid connections to hosts that are not public; a name without a scheme uses that of the host."""
+    """Allow or forbid connections to hosts that are not public; a name without a scheme uses that of the host.
+
+    Registers a host that it allows, and lets crawlers try again at once what failed there.
+    """
     for text in texts:
-        url = host_root(text)
         if not allow:
-            await private_access.revoke(conn, url.host)
+            await private_access.revoke(conn, host_root(text).host)
             continue
-        host = await admin.show_host(conn, name=url.host)
-        if host is not None and "://" not in text:
-            url = replace(url, scheme=Scheme(host.scheme))
+        url = host_root(await with_scheme(conn, text))
         permission = await private_permission.needed_permission(url)
         if permission is None:
             raise BadInput(
                 f"{url.host} has no private address now.", hint="It needs no permission."
             )
         await private_access.grant(conn, url, permission)
+        await retry_failures(conn, [url.host])
 
 
 def host_change(wanted: Mapping[str, Any]) -> admin.HostChange:

@@ -26,8 +26,10 @@ from usher.local.crawl import (
     watch_progress,
 )
 from usher.local.default_tasks import RECRAWL_NAME, add_default_tasks, jobs_find_the_database
+from usher.local.operator_urls import has_scheme
 from usher.shutdown import stop_events
 from usher.telemetry import set_up_logging
+from usher.urls import Scheme, UrlRefusal, parse
 
 
 @asynccontextmanager
@@ -72,7 +74,16 @@ async def crawl_urls(
     if not view.progress.done:
         raise click.Abort
     if is_nothing_fetched(view):
-        raise UsherError("No page could be fetched.", hint=f"usher explain {options.urls[0]}")
+        raise UsherError("No page could be fetched.", hint=failure_hint(options.urls[0]))
+
+
+def failure_hint(text: str) -> str:
+    """What to type after a crawl that fetched nothing: http, if https was only assumed."""
+    url = parse(text)
+    if isinstance(url, UrlRefusal) or has_scheme(text, url):
+        return f"usher explain {text}"
+    http = replace(url, scheme=Scheme.HTTP)
+    return f"https was assumed. If the site has no https, type: usher crawl {http}"
 
 
 def is_nothing_fetched(view: CrawlView) -> bool:

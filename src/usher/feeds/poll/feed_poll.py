@@ -54,13 +54,16 @@ async def poll(
     if isinstance(url, UrlRefusal):
         raise BadInput(f"The URL of feed {id_} cannot be requested: {url.detail}")
     began = now or databases.search.clock.now()
-    result = await fetch_feed(fetcher, url, etag=subscription.etag, lastmod=subscription.lastmod)
+    permission = databases.host_permission
+    result = await fetch_feed(
+        fetcher, url, permission, etag=subscription.etag, lastmod=subscription.lastmod
+    )
     now = now or databases.search.clock.now()
     response = interpret(result, subscription, now)
     if response.kind == "failed":
         response = replace(response, url=url)  # a redirect to an error is no move
     elif declared_url(response):
-        response = await follow_declared_move(fetcher, subscription, response, now)
+        response = await follow_declared_move(fetcher, subscription, response, permission, now)
     done = FeedPoll(databases, subscription, replace(response, began=began), now)
     outcome = await shared.save_unchanged(subscription, done.response, now) or await done.save()
     if outcome.good:

@@ -9,27 +9,29 @@ from usher.feeds.model import Feed
 from usher.feeds.opml import Subscription
 from usher.feeds.parse.parser import parse
 from usher.feeds.poll.discover import candidates
-from usher.feeds.poll.request import FetchResult, fetch_feed
+from usher.feeds.poll.request import FetchResult, PermissionLookup, fetch_feed
 from usher.urls import Url, UrlRefusal
 from usher.urls import parse as parse_url
 
 MAX_CANDIDATES_TRIED: Final = 12
+UNSENT_KINDS: Final = frozenset({"private", "port", "own", "scheme"})  # Usher refuses to connect
 
 
-async def find_feed(fetcher: Fetcher, url: Url) -> Subscription:
+async def find_feed(fetcher: Fetcher, url: Url, permission: PermissionLookup) -> Subscription:
     """The feed at a URL, else the first working feed of its page; Unreachable or NotFound if there is none."""
-    result = await fetch_feed(fetcher, url)
+    result = await fetch_feed(fetcher, url, permission)
     if subscription := as_subscription(result):
         return subscription
     answer = result.answer
     if answer.status is None:
         hint = "--no-check subscribes without a request."
-        raise Unreachable(f"{url} does not answer: {answer.error}.", hint=hint)
+        problem = "was not requested" if answer.kind in UNSENT_KINDS else "does not answer"
+        raise Unreachable(f"{url} {problem}: {answer.error}.", hint=hint)
     for candidate in candidates(answer.body, str(answer.url))[:MAX_CANDIDATES_TRIED]:
         candidate_url = parse_url(candidate.url)
         if isinstance(candidate_url, UrlRefusal):
             continue
-        result = await fetch_feed(fetcher, candidate_url, source=answer.url)
+        result = await fetch_feed(fetcher, candidate_url, permission, source=answer.url)
         if subscription := as_subscription(result):
             return subscription
     raise NotFound(

@@ -9,7 +9,7 @@ from typing import Final
 
 from usher.crawl.http.fetch import Fetcher
 from usher.feeds.poll.outcome import FeedResponse, interpret
-from usher.feeds.poll.request import fetch_feed
+from usher.feeds.poll.request import PermissionLookup, fetch_feed
 from usher.feeds.store.save_feed import CacheValidators
 from usher.feeds.store.subscriptions import FeedSubscription
 from usher.urls import Url, UrlRefusal, parse
@@ -26,7 +26,11 @@ def declared_url(response: FeedResponse) -> Url | None:
 
 
 async def follow_declared_move(
-    fetcher: Fetcher, subscription: FeedSubscription, response: FeedResponse, now: datetime
+    fetcher: Fetcher,
+    subscription: FeedSubscription,
+    response: FeedResponse,
+    permission: PermissionLookup,
+    now: datetime,
 ) -> FeedResponse:
     """The response at the declared address; the original one if there is no feed or the moves form a loop."""
     unread = replace(subscription, etag="", lastmod="", body_hash=None)
@@ -37,7 +41,8 @@ async def follow_declared_move(
             return latest
         if url in visited:
             return response
-        latest = interpret(await fetch_feed(fetcher, url, source=latest.url), unread, now)
+        result = await fetch_feed(fetcher, url, permission, source=latest.url)
+        latest = interpret(result, unread, now)
         if latest.kind != "fresh" or latest.url in visited:
             # The next poll reads it again.
             return replace(response, validators=CacheValidators())

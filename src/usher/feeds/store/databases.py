@@ -13,14 +13,16 @@ from typing import Final
 from usher.db.areas import Area, AreaDatabases, open_areas
 from usher.db.pool import Connection, Database, connect
 from usher.db.statements import load_statements
+from usher.door import private_access
 from usher.door.doorkeeper import Doorkeeper
-from usher.errors import BadSetting
+from usher.errors import BadSetting, Unreachable
 from usher.feeds.websub.rules import is_usable_url
-from usher.private_hosts import AllowList, parse_allow_list
+from usher.private_hosts import AllowList, HostPermission, name_and_port, parse_allow_list
 from usher.schema import migrate
 from usher.schema.roles import may_set_role
 from usher.schema.state import schema_state
 from usher.settings import Settings
+from usher.urls import Url
 
 store = load_statements(__file__)
 
@@ -80,6 +82,19 @@ class FeedDatabases:
         role = await available_role(self.work_dsn, DOOR_ROLE, timeout)
         db = Database(self.work_dsn, size=CONNECTIONS, patience=timeout, role=role)
         return Doorkeeper(await stack.enter_async_context(db), self.allowed_hosts)
+
+    async def host_permission(self, url: Url) -> HostPermission | None:
+        """The operator's stored permission to connect to the host and port of a URL; None without a door."""
+        name, port = name_and_port(url)
+        try:
+            async with self.door() as door, door.db.transaction() as conn:
+                granted = await private_access.of_host(conn, url.host)
+        except Unreachable:
+            return None
+        for access in granted:
+            if access.port == port:
+                return HostPermission(name, port, tuple(map(str, access.addresses)))
+        return None
 
     @asynccontextmanager
     async def jobs(self) -> AsyncIterator[Database]:

@@ -10,7 +10,8 @@ grant update (revision, cadence, filters, max_pages, max_depth) on work.settings
 grant insert, update on work.guestbook to usher_door;
 grant usage on sequence work.guestbook_id_seq to usher_door;
 grant update (next_fetch, crawl_started, last_crawl_started, last_crawl_ended, cadence, adaptive, crawl_delay, ready_at,
-    policy, policy_reason, scope, scope_ranges, filters, max_pages, max_depth, pages, revision) on work.hosts to usher_door;
+    scheme, policy, policy_reason, scope, scope_ranges, filters, max_pages, max_depth, pages, revision)
+    on work.hosts to usher_door;
 
 -- To put a host with new pages into the queue of claims.
 grant update (claim_at, empty_checks) on work.hosts to usher_door;

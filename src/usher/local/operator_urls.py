@@ -1,0 +1,64 @@
+"""The URLs that the operator types as arguments of a command: their schemes, permissions for private hosts, retries.
+
+Only commands call this module, with their own arguments: never with lines of a file, a page, a feed or an HTTP call.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from usher.crawl import private_permission
+from usher.db.pool import Connection, Database
+from usher.door import admin, hosts, private_access
+from usher.urls import Scheme, Url, UrlRefusal, parse
+
+
+async def prepare_hosts(db: Database, texts: Sequence[str], *, retry: bool) -> list[str]:
+    """Apply what the operator typed to hosts and pages, before the knock; return the texts, each with its scheme.
+
+    Permits connections to hosts that are not public. A typed scheme replaces the stored one. With `retry`, what failed
+    without a response is tried again at once: the cause may be gone, and a person waits.
+    """
+    async with db.transaction() as conn:
+        complete = [await with_scheme(conn, text) for text in texts]
+    urls = [url for text in complete if isinstance(url := parse(text), Url)]
+    await allow_private_hosts(db, urls)
+    async with db.transaction() as conn:
+        await admin.use_schemes(conn, [typed for text in texts if (typed := typed_url(text))])
+        if retry:
+            await retry_failures(conn, [url.host for url in urls])
+    return complete
+
+
+async def with_scheme(conn: Connection, text: str) -> str:
+    """The URL with the scheme of its host, if the text has none and the host is registered; else the text."""
+    url = parse(text)
+    if isinstance(url, UrlRefusal) or has_scheme(text, url):
+        return text
+    host = await admin.show_host(conn, name=url.host)
+    return text if host is None else str(replace(url, scheme=Scheme(host.scheme)))
+
+
+def typed_url(text: str) -> Url | None:
+    """The URL of a text that names its scheme."""
+    url = parse(text)
+    return url if isinstance(url, Url) and has_scheme(text, url) else None
+
+
+def has_scheme(text: str, url: Url) -> bool:
+    """Whether the text of a URL names its scheme; otherwise https was assumed."""
+    return text.lstrip().lower().startswith(f"{url.scheme.word}:")
+
+
+async def allow_private_hosts(db: Database, urls: Sequence[Url]) -> None:
+    """Permit connections to hosts that are not public, because the operator named them."""
+    for url in dict.fromkeys(replace(url, path="/") for url in urls):
+        permission = await private_permission.needed_permission(url)
+        if permission is not None:
+            async with db.transaction() as conn:
+                await private_access.grant(conn, url, permission)
+
+
+async def retry_failures(conn: Connection, names: Sequence[str]) -> None:
+    """Try again at once what failed at these hosts without a response."""
+    registered = await hosts.find(conn, names=list(dict.fromkeys(names)))
+    await admin.retry_failures(conn, [host.domain64 for host in registered])

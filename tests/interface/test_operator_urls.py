@@ -1,0 +1,56 @@
+"""What the arguments of `usher add` and `usher hosts set` do to schemes and private hosts."""
+
+from pathlib import Path
+
+import psycopg
+
+from support.processes.commands import Ran, usher
+
+HOST = "127.0.5.1:8090"
+PAGES = "select path, scheme from work.guestbook order by path"
+HTTPS, HTTP = 1, 2
+
+
+def at(database: str, *words: str, job: bool = False) -> Ran:
+    environment = {"DATABASE_URL": database, **({"USHER_JOB_ID": "1"} if job else {})}
+    return usher(*words, environment=environment)
+
+
+def rows(database: str, query: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(database) as conn:
+        return conn.execute(query.encode()).fetchall()
+
+
+def test_a_typed_scheme_wins(database: str) -> None:
+    assert at(database, "add", f"{HOST}/a", f"{HOST}/b").code == 0
+    with psycopg.connect(database) as conn:  # as a crawler reports a refused connection
+        conn.execute("update work.guestbook set state = 'error', reason = 'refused'")
+    assert at(database, "add", "--pass", f"http://{HOST}/a", f"{HOST}/c").code == 0
+    assert rows(database, PAGES) == [("/a", HTTP), ("/b", HTTP), ("/c", HTTPS)]
+    assert at(database, "add", f"{HOST}/d").out.endswith(f"http://{HOST}/d\n")
+    with psycopg.connect(database) as conn:  # the host answers with http
+        conn.execute("update work.guestbook set last_fetched = now() where path = '/b'")
+    assert at(database, "add", "--pass", f"https://{HOST}/a").code == 0
+    assert rows(database, PAGES)[:2] == [("/a", HTTPS), ("/b", HTTP)]
+    assert rows(database, "select scheme from work.hosts") == [(HTTP,)]
+
+
+def test_only_typed_arguments_permit_private_hosts(database: str, tmp_path: Path) -> None:
+    permitted = "select host, port, host(addresses[1]) from work.private_access order by port"
+    file = tmp_path / "urls"
+    file.write_text("http://127.0.5.1:8091/\n")
+    at(database, "add", "--file", str(file))
+    at(database, "add", "--dry-run", "http://127.0.5.1:8092/")
+    at(database, "add", "http://127.0.5.1:8093/", job=True)
+    many = [f"http://127.0.5.1:{8100 + number}/" for number in range(51)]
+    at(database, "add", *many)
+    assert rows(database, permitted) == []
+    assert at(database, "add", f"http://{HOST}/").code == 0
+    assert rows(database, permitted) == [(HOST, 8090, "127.0.5.1")]
+
+
+def test_hosts_set_registers_a_private_host(database: str) -> None:
+    assert at(database, "hosts", "set", f"http://{HOST}/", "--allow-private").code == 0
+    assert rows(database, "select name, scheme from work.hosts") == [(HOST, HTTP)]
+    unknown = at(database, "hosts", "set", "http://127.0.5.1:8099/", "--no-allow-private")
+    assert (unknown.code, "No host is registered" in unknown.err) == (3, True)
