@@ -50,7 +50,7 @@ def test_pages_are_counted_as_they_arrive(database: str, tmp_path: Path) -> None
     assert "Skipped 1 link on other hosts" in shown
     ending = shown.partition("done: ")[2]
     assert "With earlier runs" not in ending
-    assert ending.index("Stopping.") < ending.index("To search, run `usher")
+    assert ending.index("Stopping.") < ending.index(f"To search, run `usher --data {run.data} up")
     assert "` and open http://127.0.0.1:" in ending
     assert "--then serve` keeps the search page open" in ending
 
@@ -109,7 +109,7 @@ def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:
         f"1 page: blocked by robots.txt: Disallow: / (group *) (for example {web.url('/')})"
         in shown
     )
-    assert "usher pages list --result blocked" in shown
+    assert f"usher --data {run.data} pages list --result blocked" in shown
     assert "No page could be fetched." in shown
 
 

@@ -69,7 +69,7 @@ def show_explanation(app: App, text: str, *, as_json: bool) -> None:
     echo(style(printable(url, MAX_URL_CHARACTERS), bold=True))
     if explanation.refused:
         show_field("refused", f"{explanation.refused.reason}: {explanation.refused.detail}")
-        show_searchable(explanation)
+        show_searchable(app, explanation)
         return
     if url != explanation.given:
         show_field("given", printable(explanation.given))
@@ -91,10 +91,10 @@ def show_explanation(app: App, text: str, *, as_json: bool) -> None:
         echo("\nCrawl and index")
     for name, lines in fields:
         show_field(name, *lines)
-    show_searchable(explanation)
+    show_searchable(app, explanation)
 
 
-def show_searchable(explanation: "UrlExplanation") -> None:
+def show_searchable(app: App, explanation: "UrlExplanation") -> None:
     """The last line: whether the page is searchable now, or why not and what to do."""
     finding = explanation.finding
     if finding is None:
@@ -104,7 +104,7 @@ def show_searchable(explanation: "UrlExplanation") -> None:
     words = printable(finding.words, MAX_URL_CHARACTERS)
     echo(f"\nSearchable now: {style(label, fg=colour, bold=True)}. {words[:1].upper()}{words[1:]}")
     if finding.command:
-        echo(f"  → {printable(finding.command, MAX_URL_CHARACTERS)}")
+        echo(app.hint(f"  → {printable(finding.command, MAX_URL_CHARACTERS)}"))
 
 
 def filter_text(explanation: "UrlExplanation") -> str:

@@ -133,7 +133,7 @@ async def show_progress(
         async for view in watch_progress(stack, hosts, stop):
             display.show(view)
     for line in result_lines(view, display.elapsed):
-        echo(line)
+        echo(app.hint(line))
     return view
 
 

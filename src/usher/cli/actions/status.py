@@ -148,7 +148,7 @@ async def show_once(app: App, *, as_json: bool) -> bool:
     if as_json:
         show_json(status_json(report))
     else:
-        echo("\n".join(render(report)))
+        echo(app.hint("\n".join(render(report))))
     return not report.blockers
 
 
@@ -162,7 +162,7 @@ async def watch_status(app: App) -> bool:
         while True:
             report = await reader.read()
             height = shutil.get_terminal_size().lines - 1
-            echo(CLEAR_SCREEN + "\n".join(render(report)[:height]))
+            echo(CLEAR_SCREEN + app.hint("\n".join(render(report)[:height])))
             try:
                 await asyncio.wait_for(stop.wait(), REFRESH_SECONDS)
             except TimeoutError:
