@@ -5,11 +5,13 @@ import pty
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
 from support.processes.commands import Ran, clean, usher
+from usher.db.embedded.locks import exclusive_lock
 from usher.mgmt.watchdog import WATCHDOG_LOCK
 
 
@@ -71,6 +73,28 @@ def test_an_empty_database_is_healthy(database: str) -> None:
         conn.execute(b"select pg_advisory_lock(%s)", [WATCHDOG_LOCK])
         ran = at(database, "status")
         assert (ran.code, "All stages are healthy." in ran.out) == (0, True), ran.out
+
+
+def test_failed_pages_and_jobs_are_named(database: str) -> None:
+    at(database, "add", "x.example/a")
+    change(
+        database,
+        "update work.guestbook set state = 'error', failures = 1, reason = 'no response'",
+    )
+    ran = at(database, "status")
+    assert "1 page failed.\n    → usher pages errors" in ran.out
+    assert "All stages are healthy." not in ran.out
+
+
+def test_a_running_demo_is_named(database: str, tmp_path: Path) -> None:
+    environment = {"DATABASE_URL": database, "USHER_DATA": str(tmp_path)}
+    (tmp_path / "demo").mkdir()
+    with exclusive_lock(tmp_path / "demo" / "run.lock"):
+        for words in (("status",), ("explain", "https://never.example/")):
+            ran = usher(*words, environment=environment)
+            command = f"usher --data {tmp_path / 'demo'} {' '.join(words)}"
+            assert f"  → {command}\n" in ran.err, ran.err
+    assert "demo" not in usher("status", environment=environment).err
 
 
 def test_problems_are_listed_with_commands(database: str) -> None:

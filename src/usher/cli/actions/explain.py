@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from usher.cli.actions.add import COLOURS, REASON_WIDTH
@@ -20,7 +21,7 @@ from usher.cli.actions.hosts_details import (
     times,
 )
 from usher.cli.app import App, run, show_field, show_json
-from usher.cli.area_access import READER, open_database
+from usher.cli.area_access import READER, open_database, say_demo_runs
 from usher.cli.door_access import open_door
 from usher.cli.output import echo, style
 from usher.cli.wording import (
@@ -57,7 +58,10 @@ async def read_explanation(app: App, url: str) -> "UrlExplanation":
     from usher.observe.explain import explain
 
     async with open_door(app) as doorkeeper, open_database(app, "work", READER) as reader:
-        return await explain(doorkeeper, url, now=reader.clock.now(), reader=reader)
+        explanation = await explain(doorkeeper, url, now=reader.clock.now(), reader=reader)
+    if explanation.page is None:
+        say_demo_runs(app, f"explain {quote(url)}")
+    return explanation
 
 
 def show_explanation(app: App, text: str, *, as_json: bool) -> None:

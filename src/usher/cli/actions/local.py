@@ -28,6 +28,7 @@ from usher.local.crawl import (
     watch_progress,
 )
 from usher.local.default_tasks import RECRAWL_NAME, add_default_tasks, jobs_find_the_database
+from usher.local.ports import DEMO_DIRECTORY
 from usher.observe.crawl_progress import read_progress
 from usher.shutdown import stop_events
 from usher.telemetry import set_up_logging
@@ -179,7 +180,7 @@ async def run_demo(app: App, *, serve: bool, jobs: bool) -> None:
 
 def demo_app(app: App) -> App:
     """The demo with its own directory and default settings: a database that was named is for real pages."""
-    overrides = {**app.overrides, "data": app.settings.data / "demo"}
+    overrides = {**app.overrides, "data": app.settings.data / DEMO_DIRECTORY}
     for name in [*os.environ]:
         if name == "DATABASE_URL" or name.startswith("USHER_"):
             del os.environ[name]

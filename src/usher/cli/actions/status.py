@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from usher.cli.app import App, show_json, table_lines
-from usher.cli.area_access import POOL_SIZE, READER, prepare_schema
+from usher.cli.area_access import POOL_SIZE, READER, prepare_schema, say_demo_runs
 from usher.cli.output import CLEAR_SCREEN, echo, style
 from usher.cli.wording import (
     counted,
@@ -145,6 +145,8 @@ async def show_once(app: App, *, as_json: bool) -> bool:
     """Show the status; whether nothing is blocked."""
     async with open_reader(app) as reader:
         report = await reader.read()
+    if report.work and not is_running(report.work, report.queue):
+        say_demo_runs(app, "status")
     if as_json:
         show_json(status_json(report))
     else:
@@ -310,12 +312,31 @@ def blocker_lines(report: StatusReport) -> Iterator[str]:
         if report.work and not is_running(report.work, report.queue):
             yield "Usher is not running.\n    → usher up"
         else:
-            yield style("All stages are healthy.", fg="green")
+            healthy = "No stage is blocked." if has_failures(report) else "All stages are healthy."
+            yield style(healthy, fg="green")
+        yield from failure_lines(report)
         return
     yield style("Problems", fg="red", bold=True)
     for number, blocker in enumerate(report.blockers, 1):
         yield f"{number:>2}. {printable(blocker.words, MAX_REASON_CHARACTERS)}"
         yield f"    → {printable(blocker.command, MAX_REASON_CHARACTERS)}"
+    yield from failure_lines(report)
+
+
+def failure_lines(report: StatusReport) -> Iterator[str]:
+    """Pages and jobs that failed: they block nothing, but the user wants to see them."""
+    if report.work and (pages := report.work.pages.failed):
+        yield f"{failed_text(pages, 'page')}.\n    → usher pages errors"
+    if report.queue and (jobs := report.queue.failed):
+        yield f"{failed_text(jobs, 'job')} in the last hour.\n    → usher jobs log --state permanent-error --since 1h"
+
+
+def has_failures(report: StatusReport) -> bool:
+    return any(failure_lines(report))
+
+
+def failed_text(number: int, noun: str) -> str:
+    return f"{capped(number)} {noun}{'' if number == 1 else 's'} failed"
 
 
 def capped(number: int) -> str:
