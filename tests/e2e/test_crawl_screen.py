@@ -42,7 +42,7 @@ def test_pages_are_counted_as_they_arrive(database: str, tmp_path: Path) -> None
         shown = plain(run.said)
     counts = sorted({int(number) for number in re.findall(r"(\d+) fetched  \d+ waiting", shown)})
     assert len(counts) > 5, shown  # one chunk has all of them
-    assert "5 requests/s, as you set it; change it with --delay" in shown
+    assert "5 requests/s, set for this host; change it with --delay" in shown
     assert re.search(r"about \d+ seconds? left", shown)
     assert f"127.0.0.1:{web.port}: 5 requests/s" in shown
     assert "Starting the processes mgmt, search, builder, crawler." in shown
@@ -95,7 +95,7 @@ def test_without_a_terminal_there_is_a_line_every_ten_seconds(
             assert run.ends(90) == 0, run.logs
     lines = [line for line in run.said.splitlines() if " waiting  " in line]
     assert len(lines) == 1, run.said
-    assert "2.9 requests/s, as you set it" in lines[0]
+    assert "2.9 requests/s, set for this host" in lines[0]
 
 
 def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:

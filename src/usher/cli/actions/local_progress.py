@@ -1,5 +1,6 @@
 """The progress and the result of a crawl, as a person reads them."""
 
+import re
 import sys
 import time
 from collections import deque
@@ -27,7 +28,7 @@ RATE_SECONDS: Final = 10.0  # a rate is measured over these
 MIN_RATE_SECONDS: Final = 3.0  # an earlier estimate of the time left would be a guess
 MAX_HOSTS_SHOWN: Final = 3
 PACE_SOURCES: Final = {
-    "host": "as you set it",
+    "host": "set for this host",
     "robots": "the site's limit, from its robots.txt",
     "group": "the limit of its group of hosts",
     "settings": "the default",
@@ -73,6 +74,7 @@ class ProgressDisplay:
         self._rate, self._start = PageRate(), time.monotonic()
         self._last = self._start  # the first line after a while: a small crawl needs none
         self._live: Live | None = None
+        self._causes: list[str] = []  # of the last line, without numbers
 
     @property
     def elapsed(self) -> timedelta:
@@ -95,12 +97,12 @@ class ProgressDisplay:
         summary = self._summary(view, fetched)
         if self._live is not None:
             lines = [summary, *pace_lines(view.paces), *problem_lines(view.problems)]
-            lines += cause_lines(self._app.settings)
+            lines += cause_lines(self._app.settings, view)
             self._live.update(Text("\n".join([*lines, f"  Search page: {self._address}"])))
         elif time.monotonic() - self._last >= LINE_SECONDS:
             self._last = time.monotonic()
-            lines = [*pace_lines(view.paces), *cause_lines(self._app.settings)]
-            self._app.say("  ".join([summary, *(line.strip() for line in lines)]))
+            lines = [summary, *pace_lines(view.paces), *self._new_causes(view)]
+            self._app.say("  ".join(line.strip() for line in lines))
 
     def _summary(self, view: CrawlView, fetched: int) -> str:
         progress, run = view.progress, view.run
@@ -114,20 +116,28 @@ class ProgressDisplay:
             f"{run.blocked:,} blocked by robots.txt" if run.blocked else "",
             f"{self._rate.per_second:,.1f} pages/s",
             duration_text(self.elapsed),
-            self._time_left(waiting),
+            self._time_left(waiting) if fetched else "",
         ]
         if chunks := progress.chunks_unbuilt + progress.chunks_unpropagated:
             parts.append(f"{counted(chunks, 'chunk')} being indexed")
-        return "  ".join(filter(None, [*parts, progress.full_disk]))
+        return "  ".join(filter(None, parts))
+
+    def _new_causes(self, view: CrawlView) -> list[str]:
+        """The causes, unless the last ones differ only in numbers such as the free space."""
+        causes = cause_lines(self._app.settings, view)
+        last, self._causes = self._causes, [re.sub(r"[\d,.]+", "", cause) for cause in causes]
+        return [] if self._causes == last else causes
 
     def _time_left(self, waiting: int) -> str:
         seconds = self._rate.seconds_for(waiting) if waiting else None
         return f"about {duration_text(timedelta(seconds=seconds))} left" if seconds else ""
 
 
-def cause_lines(settings: Settings) -> list[str]:
+def cause_lines(settings: Settings, view: CrawlView) -> list[str]:
     """Why the crawl cannot go on, in the words of `usher status` and `usher doctor`."""
-    return [f"  {cause.words} → {cause.next_step}" for cause in system_causes(settings)]
+    causes = [f"  {cause.words} → {cause.next_step}" for cause in system_causes(settings)]
+    full_disk = view.progress.full_disk
+    return [f"  {full_disk}", *causes] if full_disk else causes
 
 
 def pace_lines(paces: Sequence[HostPaceView]) -> list[str]:
