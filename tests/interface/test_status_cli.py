@@ -86,6 +86,22 @@ def test_failed_pages_and_jobs_are_named(database: str) -> None:
     assert "All stages are healthy." not in ran.out
 
 
+def test_an_explanation_does_not_contradict_itself(database: str) -> None:
+    at(database, "add", "x.example/gone", "x.example/failed")
+    change(
+        database,
+        "update work.guestbook set state = 'crawled', status = 404, gone = true, misses = 1, "
+        "last_fetched = now() where path = '/gone'",
+        "update work.guestbook set state = 'error', status = 500, failures = 1 where path = '/failed'",
+    )
+    gone = at(database, "explain", "https://x.example/gone").out
+    assert "the server answered that the page is gone" in gone
+    assert "removed from the index after the second" not in gone
+    failed = at(database, "explain", "https://x.example/failed").out
+    assert "never fetched with success" in failed
+    assert "failed once in a row, status 500" in failed
+
+
 def test_a_running_demo_is_named(database: str, tmp_path: Path) -> None:
     environment = {"DATABASE_URL": database, "USHER_DATA": str(tmp_path)}
     (tmp_path / "demo").mkdir()
@@ -176,8 +192,8 @@ def test_explain_from_the_door_to_the_result(database: str) -> None:
     assert told["index"]["copies"][0]["host"] == "s:1"
     assert (told["crawl"]["crawler"], told["robots"]["rule"]) == ("c:1", "no rule matches")
     waits = at(database, "explain", "https://x.example/b").out.splitlines()
-    assert waits[-2].startswith("Searchable now: no. It waits: its host rests until")
-    assert waits[-1] == "  → usher hosts show x.example"
+    assert waits[1].startswith("Searchable now: no. It waits: its host rests until")
+    assert waits[2] == "  → usher hosts show x.example"
     assert "not allowed: Disallow: /b (group *)" in "\n".join(waits)
     no_url = at(database, "explain", "javascript:x").out
     assert "Searchable now: no. It cannot be admitted" in no_url

@@ -130,8 +130,7 @@ async def running_stack(
                 unused = {"site", *(["front"] if options.front else [])}
                 ports = await claim_ports(mgmt, settings.data, say=say, unused=unused)
                 crashes.ports = ports
-                async with mgmt.transaction() as conn:
-                    chunk_before = await store.chunk_before_run.value(conn)
+                chunk_before = await chunk_before_run(mgmt)
                 say(f"Starting the processes {', '.join(ROLE_PROCESSES)}.")
                 os.environ.update(process_environment(loaded))
                 supervisor = Supervisor(
@@ -149,6 +148,12 @@ async def running_stack(
                     await open_database(areas, "usher_reader") as reader,
                 ):
                     yield LocalStack(ports, search_page(options, ports), door, reader, chunk_before)
+
+
+async def chunk_before_run(db: Database) -> int:
+    """The last chunk before this run."""
+    async with db.transaction() as conn:
+        return int(await store.chunk_before_run.value(conn))
 
 
 def search_page(options: LocalRunOptions, ports: Ports) -> str:

@@ -31,8 +31,9 @@ from usher.local.default_tasks import RECRAWL_NAME, add_default_tasks, jobs_find
 from usher.local.ports import DEMO_DIRECTORY
 from usher.observe.crawl_progress import read_progress
 from usher.shutdown import stop_events
-from usher.telemetry import set_up_logging
+from usher.telemetry import Log, log_failure, set_up_logging
 
+log = Log("stage")
 # Reasons for which the door does not admit a page that an earlier crawl fetched or will fetch.
 CONTINUED: Final = frozenset({Reason.PAGE_NOT_DUE, Reason.HOST_NOT_DUE, Reason.ALREADY_WAITING})
 REFUSAL_TEXTS: Final = {
@@ -50,7 +51,7 @@ async def start_stack(
         # This output is for a person; the processes write log files.
         set_up_logging(level="warning", form=app.settings.log_format)
     with stop_events() as (stop, hurry):
-        announcement = asyncio.create_task(announce_stop(app, stop))
+        announcement = log_failure(asyncio.create_task(announce_stop(app, stop)), log)
         try:
             async with running_stack(app.loaded, options, stop, hurry, say=app.say) as stack:
                 try:
