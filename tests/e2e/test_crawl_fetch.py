@@ -52,6 +52,7 @@ def test_json_has_everything(web: Website) -> None:
     ("path", "why"),
     [
         ("/private/page", "robots.txt: Disallow: /private/ (group *)"),
+        ("/private/page", "result      blocked"),
         ("/noindex", "forbids indexing (noindex)"),
         ("/status/404", "HTTP 404"),
         ("/stalled", "the response was incomplete after 3 s"),

@@ -42,13 +42,47 @@ def test_pages_are_counted_as_they_arrive(database: str, tmp_path: Path) -> None
         shown = plain(run.said)
     counts = sorted({int(number) for number in re.findall(r"(\d+) fetched  \d+ waiting", shown)})
     assert len(counts) > 5, shown  # one chunk has all of them
-    assert "5 requests/s, as you set it; change it with --delay" in shown
+    assert "5 requests/s, set for this host; change it with --delay" in shown
     assert re.search(r"about \d+ seconds? left", shown)
     assert f"127.0.0.1:{web.port}: 5 requests/s" in shown
     assert "Starting the processes mgmt, search, builder, crawler." in shown
     assert f"done: {PAGES} pages fetched, 0 failed, {PAGES} searchable" in shown
     assert "Skipped 1 link on other hosts" in shown
-    assert "To search, run `usher up` and open http://127.0.0.1:" in shown
+    ending = shown.partition("done: ")[2]
+    assert "With earlier runs" not in ending
+    assert ending.index("Stopping.") < ending.index(f"To search, run `usher --data {run.data} up")
+    assert "` and open http://127.0.0.1:" in ending
+    assert "--then serve` keeps the search page open" in ending
+
+
+def test_a_run_counts_its_own_pages_and_explains_those_that_are_not_searchable(
+    database: str, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    with Website({"/": page("Start", links("/gone", "/hidden"))}) as web:
+        web.add("/hidden", page("Hidden", '<meta name="robots" content="noindex">'))
+        with show(data, "crawl", "--delay", "0", web.url("/"), dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+        assert "done: 3 pages fetched, 0 failed, 1 searchable" in run.said
+        missing = f"HTTP 404, the page does not exist (for example {web.url('/gone')})"
+        assert f"  1 page: {missing}" in run.said
+        assert "  1 page: the page asks not to be indexed (for example " in run.said
+        with show(data, "crawl", web.url("/"), dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+    assert "done: 0 pages fetched, 0 failed, 0 searchable" in run.said
+    assert "With earlier runs: 3 pages fetched, 0 failed, 1 searchable" in run.said
+    assert f"{web.url('/')}: fetched before, and not due yet; --again fetches it now" in run.said
+
+
+def test_a_start_page_that_does_not_exist_fails(database: str, tmp_path: Path) -> None:
+    with Website({"/": page("Start")}) as web:
+        words = ("crawl", "--delay", "0", web.url("/wrong"))
+        with show(tmp_path / "data", *words, dsn=database) as run:
+            assert run.ends(60) == 1, run.logs
+    assert (
+        f"1 page: HTTP 404, the page does not exist (for example {web.url('/wrong')})" in run.said
+    )
+    assert "Nothing is searchable." in run.said
 
 
 @pytest.mark.soak
@@ -61,7 +95,7 @@ def test_without_a_terminal_there_is_a_line_every_ten_seconds(
             assert run.ends(90) == 0, run.logs
     lines = [line for line in run.said.splitlines() if " waiting  " in line]
     assert len(lines) == 1, run.said
-    assert "2.9 requests/s, as you set it" in lines[0]
+    assert "2.9 requests/s, set for this host" in lines[0]
 
 
 def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:
@@ -75,7 +109,7 @@ def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:
         f"1 page: blocked by robots.txt: Disallow: / (group *) (for example {web.url('/')})"
         in shown
     )
-    assert "usher pages list --result blocked" in shown
+    assert f"usher --data {run.data} pages list --result blocked" in shown
     assert "No page could be fetched." in shown
 
 

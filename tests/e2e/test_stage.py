@@ -99,7 +99,9 @@ def test_ctrl_c_finishes_requests_and_the_next_run_continues(database: str, tmp_
                 assert f"Usher is already running in {data} (pid {one.process.pid})." in other.said
             one.ctrl_c()
             assert one.ends() == 130
-            assert "stopped: " in one.said
+            stopping = one.said.index("Stopping. Press Ctrl-C again to stop immediately.")
+            assert stopping < one.said.index("stopped: ")
+            assert "To continue, run the same command again." in one.said
             assert "crashed" not in one.said
         before = fetched(web)
         assert set(before.values()) == {1}
@@ -107,7 +109,12 @@ def test_ctrl_c_finishes_requests_and_the_next_run_continues(database: str, tmp_
         with show(data, "crawl", "--delay", "0", web.url("/"), dsn=database) as one:
             assert one.ends(60) == 0, one.logs
         assert fetched(web) == dict.fromkeys((f"/{number or ''}" for number in range(PAGES)), 1)
-        assert f"done: {PAGES} pages fetched, 0 failed, {PAGES} searchable" in one.said
+        rest = PAGES - len(before)
+        assert f"done: {rest} pages fetched, 0 failed, {rest} searchable" in one.said
+        every = f"With earlier runs: {PAGES} pages fetched, 0 failed, {PAGES} searchable"
+        assert every in one.said
+        assert "Continuing the crawl: " in one.said
+        assert "due" not in one.said
 
 
 @pytest.mark.soak

@@ -46,6 +46,8 @@ def test_the_cli_names_every_schema() -> None:
         (("db", "status", "--schema", "nonsense"), 2, "Invalid value"),
         (("db", "rollback", "--schema", "work"), 2, "--yes"),
         (("db", "drop"), 2, "--yes"),
+        (("crawl", "--data", "x", "a.test"), 2, "before the command: usher --data PATH crawl …"),
+        (("pages", "errors", "-q"), 2, "-q goes before the command: usher -q pages errors …"),
         (("bench", "nonsense"), 3, "no benchmark named 'nonsense'"),
         (("--config", "/nowhere/usher.toml", "settings"), 2, "cannot be read"),
     ],
@@ -55,6 +57,16 @@ def test_bad_usage(words: tuple[str, ...], code: int, said: str, data: Path) -> 
     assert (ran.code, ran.out) == (code, "")
     assert said in ran.err
     assert "Traceback" not in ran.err
+
+
+def test_a_hint_repeats_the_data_directory(tmp_path: Path) -> None:
+    data = tmp_path / "my data"
+    words = ("search", "--front", "http://127.0.0.1:1", "cat")
+    ran = usher("--data", data, *words)
+    assert (ran.code, ran.out) == (5, "")
+    assert f"→ Start one with `usher --data '{data}' front`" in ran.err
+    ran = usher(*words, environment={"USHER_DATA": str(data)})
+    assert "→ Start one with `usher front`" in ran.err
 
 
 def test_settings_show_value_and_origin(tmp_path: Path) -> None:

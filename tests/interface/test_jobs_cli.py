@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from support.processes.commands import Ran, clean, usher
+from usher.queue.scheduler import LEADER_LOCK
 
 pytestmark = pytest.mark.soak  # a process for each command takes its time
 
@@ -90,6 +91,17 @@ def test_one_word_is_split_and_no_shell_reads_it(database: str) -> None:
     assert (job["program"], job["args"]) == ("printf", ["%s\\n", "a b", "$HOME;", "|", "cat"])
     job = shown(database, added(database, "ls", "-l", "--at"))
     assert (job["program"], job["args"], job["type"]) == ("ls", ["-l", "--at"], "default")
+
+
+def test_add_names_the_next_command(database: str) -> None:
+    ran = at(database, "jobs", "add", "--", "echo", "hello")
+    id_ = int(ran.out)
+    assert f"→ usher jobs show {id_}\n" in ran.err
+    assert "No scheduler is running. `usher up` runs jobs." in ran.err
+    assert "echo hello" in at(database, "jobs", "log", str(id_)).out
+    with psycopg.connect(database) as conn:
+        conn.execute(b"select pg_advisory_lock(%s)", [LEADER_LOCK])
+        assert "No scheduler" not in at(database, "jobs", "add", "true").err
 
 
 @pytest.mark.parametrize(

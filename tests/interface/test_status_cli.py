@@ -5,11 +5,13 @@ import pty
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psycopg
 from psycopg.conninfo import make_conninfo
 
 from support.processes.commands import Ran, clean, usher
+from usher.db.embedded.locks import exclusive_lock
 from usher.mgmt.watchdog import WATCHDOG_LOCK
 
 
@@ -71,6 +73,44 @@ def test_an_empty_database_is_healthy(database: str) -> None:
         conn.execute(b"select pg_advisory_lock(%s)", [WATCHDOG_LOCK])
         ran = at(database, "status")
         assert (ran.code, "All stages are healthy." in ran.out) == (0, True), ran.out
+
+
+def test_failed_pages_and_jobs_are_named(database: str) -> None:
+    at(database, "add", "x.example/a")
+    change(
+        database,
+        "update work.guestbook set state = 'error', failures = 1, reason = 'no response'",
+    )
+    ran = at(database, "status")
+    assert "1 page failed.\n    → usher pages errors" in ran.out
+    assert "All stages are healthy." not in ran.out
+
+
+def test_an_explanation_does_not_contradict_itself(database: str) -> None:
+    at(database, "add", "x.example/gone", "x.example/failed")
+    change(
+        database,
+        "update work.guestbook set state = 'crawled', status = 404, gone = true, misses = 1, "
+        "last_fetched = now() where path = '/gone'",
+        "update work.guestbook set state = 'error', status = 500, failures = 1 where path = '/failed'",
+    )
+    gone = at(database, "explain", "https://x.example/gone").out
+    assert "the server answered that the page is gone" in gone
+    assert "removed from the index after the second" not in gone
+    failed = at(database, "explain", "https://x.example/failed").out
+    assert "never fetched with success" in failed
+    assert "failed once in a row, status 500" in failed
+
+
+def test_a_running_demo_is_named(database: str, tmp_path: Path) -> None:
+    environment = {"DATABASE_URL": database, "USHER_DATA": str(tmp_path)}
+    (tmp_path / "demo").mkdir()
+    with exclusive_lock(tmp_path / "demo" / "run.lock"):
+        for words in (("status",), ("explain", "https://never.example/")):
+            ran = usher(*words, environment=environment)
+            command = f"usher --data {tmp_path / 'demo'} {' '.join(words)}"
+            assert f"  → {command}\n" in ran.err, ran.err
+    assert "demo" not in usher("status", environment=environment).err
 
 
 def test_problems_are_listed_with_commands(database: str) -> None:
@@ -152,8 +192,8 @@ def test_explain_from_the_door_to_the_result(database: str) -> None:
     assert told["index"]["copies"][0]["host"] == "s:1"
     assert (told["crawl"]["crawler"], told["robots"]["rule"]) == ("c:1", "no rule matches")
     waits = at(database, "explain", "https://x.example/b").out.splitlines()
-    assert waits[-2].startswith("Searchable now: no. It waits: its host rests until")
-    assert waits[-1] == "  → usher hosts show x.example"
+    assert waits[1].startswith("Searchable now: no. It waits: its host rests until")
+    assert waits[2] == "  → usher hosts show x.example"
     assert "not allowed: Disallow: /b (group *)" in "\n".join(waits)
     no_url = at(database, "explain", "javascript:x").out
     assert "Searchable now: no. It cannot be admitted" in no_url

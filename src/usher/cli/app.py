@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Service = Callable[["asyncio.Event"], Coroutine[Any, Any, None]]
 Command = Callable[..., Any]
+COMMAND_NAME = re.compile(r"(?<![\w./-])usher (?=[a-z])")  # before the name of a command
 FIELD_WIDTH = 12  # characters of the longest field name and a space
 # New objects between two collections; Python's 700 cost a search 4 % of its time.
 GC_THRESHOLD = 20_000
@@ -59,7 +62,14 @@ class App:
     def say(self, message: str) -> None:
         """Print a message to stderr unless --quiet is set."""
         if not self.quiet:
-            echo(message, err=True)
+            echo(self.hint(message), err=True)
+
+    def hint(self, text: str) -> str:
+        """The text with --data in each command that it names, if the user gave that option."""
+        data = self.overrides.get("data")
+        if data is None:
+            return text
+        return COMMAND_NAME.sub(lambda _: f"usher --data {quote(str(data))} ", text)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

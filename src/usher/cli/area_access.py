@@ -5,6 +5,7 @@ Commands import this module when they run because it loads the PostgreSQL driver
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from shlex import quote
 from typing import Concatenate, ParamSpec, TypeVar
 
 import psycopg
@@ -14,6 +15,7 @@ from usher.db.areas import AreaDatabases, open_areas
 from usher.db.clock import server_time
 from usher.db.pool import Connection, Database, connect
 from usher.errors import BadInput
+from usher.local.ports import DEMO_DIRECTORY, is_run_locked
 from usher.schema import migrate, roles
 from usher.schema.state import schema_state
 
@@ -44,6 +46,14 @@ async def prepare_schema(areas: AreaDatabases, schema: str, role: str, seconds: 
                 areas, migrate.ALL_SCHEMAS if areas.is_embedded(schema) else (schema,)
             )
         return role if await roles.may_set_role(conn, role) else ""
+
+
+def say_demo_runs(app: App, command: str) -> None:
+    """Tell the user where the demo keeps its data, if it runs: other commands do not read it."""
+    data = app.settings.data / DEMO_DIRECTORY
+    if is_run_locked(data):
+        app.say(f"The demo runs in its own data directory, {data}.")
+        app.say(f"  → usher --data {quote(str(data))} {command}")
 
 
 @asynccontextmanager

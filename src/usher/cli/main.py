@@ -5,7 +5,7 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import click
 
@@ -107,6 +107,16 @@ class LazyGroup(HelpGroup):
         command: click.Command = getattr(imported, attribute)
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what a command returns
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise misplaced_option(error, self) or error from None
+        except UsherError as error:
+            if isinstance(ctx.obj, App):
+                error.hint = ctx.obj.hint(error.hint)
+            raise
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -116,6 +126,22 @@ class LazyGroup(HelpGroup):
             raise click.exceptions.NoSuchCommand(
                 error.command_name, possibilities=COMMANDS, ctx=ctx
             ) from None
+
+
+def misplaced_option(error: click.NoSuchOption, group: click.Group) -> click.UsageError | None:
+    """The error for an option of the root command that was given after the command; None for any other option."""
+    for option in group.params:
+        if error.option_name in option.opts and error.ctx is not None:
+            name = error.option_name
+            given = (
+                name
+                if getattr(option, "is_flag", False)
+                else f"{name} {option.make_metavar(error.ctx)}"
+            )
+            command = error.ctx.command_path.removeprefix("usher ")
+            words = f"{name} goes before the command: usher {given} {command} …"
+            return click.UsageError(words, ctx=error.ctx)
+    return None
 
 
 @click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})

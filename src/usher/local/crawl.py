@@ -35,9 +35,12 @@ from usher.observe.crawl_progress import (
     CrawlProgress,
     HostPaceView,
     PageProblem,
+    RunCounts,
     paces,
     page_problems,
     read_progress,
+    read_run,
+    unsearchable_pages,
 )
 from usher.private_files import make_data_directory
 from usher.schema import migrate
@@ -85,13 +88,19 @@ class LocalStack:
     address: str
     door: Database
     reader: Database
+    chunk_before: int = 0  # the last chunk before this run
 
 
 @dataclass(frozen=True, slots=True)
 class CrawlView:
-    """What a person sees of a crawl at one moment; `live` are the pages of this run, also of open chunks."""
+    """What a person sees of a crawl at one moment: the pages of all runs, and of this one.
+
+    `live` are the pages of this run, also of open chunks.
+    """
 
     progress: CrawlProgress
+    run: RunCounts
+    unsearchable: Sequence[PageProblem] = ()
     problems: Sequence[PageProblem] = ()
     paces: Sequence[HostPaceView] = ()
     live: LiveCounts | None = None
@@ -121,6 +130,7 @@ async def running_stack(
                 unused = {"site", *(["front"] if options.front else [])}
                 ports = await claim_ports(mgmt, settings.data, say=say, unused=unused)
                 crashes.ports = ports
+                chunk_before = await chunk_before_run(mgmt)
                 say(f"Starting the processes {', '.join(ROLE_PROCESSES)}.")
                 os.environ.update(process_environment(loaded))
                 supervisor = Supervisor(
@@ -137,7 +147,13 @@ async def running_stack(
                     await open_database(areas, "usher_door") as door,
                     await open_database(areas, "usher_reader") as reader,
                 ):
-                    yield LocalStack(ports, search_page(options, ports), door, reader)
+                    yield LocalStack(ports, search_page(options, ports), door, reader, chunk_before)
+
+
+async def chunk_before_run(db: Database) -> int:
+    """The last chunk before this run."""
+    async with db.transaction() as conn:
+        return int(await store.chunk_before_run.value(conn))
 
 
 def search_page(options: LocalRunOptions, ports: Ports) -> str:
@@ -225,7 +241,10 @@ async def read_view(stack: LocalStack, hosts: Sequence[int], live: LiveCounts) -
         opened = await store.open_crawls.column(conn, n=MAX_WATCHED_HOSTS)
         numbers = sorted({*hosts, *opened})
         progress = await read_progress(conn, numbers)
-        problems = await page_problems(conn, numbers, n=MAX_PROBLEMS)
+        after = stack.chunk_before
+        run = await read_run(conn, numbers, after=after)
+        problems = await page_problems(conn, numbers, after=after, n=MAX_PROBLEMS)
+        unsearchable = await unsearchable_pages(conn, numbers, after=after, n=MAX_PROBLEMS)
         speeds = await paces(conn, numbers)
     await live.read_pages()
-    return CrawlView(progress, problems, speeds, live)
+    return CrawlView(progress, run, unsearchable, problems, speeds, live)

@@ -77,16 +77,25 @@ async def claim_ports(
     chosen = replace(chosen, moved_from={move.role: move.old for move in moves})
     chosen.write(data)
     await finish_moves(db, data, chosen)
-    for role, own in chosen.replaced.items():
-        if role in unused:
-            continue
-        port = asdict(chosen.ports)[role]
-        say(
-            f"{port_owner(own)} uses port {own}, so {ROLE_NAMES[role]} uses port {port} in this run."
-            if not is_free(own)
-            else f"Another component uses {LOOPBACK}:{own}, so {ROLE_NAMES[role]} uses port {port}."
-        )
+    for line in replaced_lines(chosen, unused):
+        say(line)
     return chosen.ports
+
+
+def replaced_lines(chosen: StoredPorts, unused: Collection[str]) -> Iterator[str]:
+    """A sentence about the port of the search page, and one about all others that are not their own."""
+    roles = [role for role in chosen.replaced if role not in unused]
+    if "front" in roles:
+        own, port = chosen.replaced["front"], chosen.ports.front
+        yield (
+            f"{port_owner(own)} uses port {own}, so {ROLE_NAMES['front']} uses port {port} in this run."
+            if not is_free(own)
+            else f"Another component uses {LOOPBACK}:{own}, so {ROLE_NAMES['front']} uses port {port}."
+        )
+    ports = asdict(chosen.ports)
+    others = [f"{ROLE_NAMES[role]} {ports[role]}" for role in roles if role != "front"]
+    if others:
+        yield f"Other ports in this run, because theirs are in use: {', '.join(others)}."
 
 
 def changed_ports(last: Ports, chosen: Ports) -> Iterator[ComponentMove]:

@@ -8,19 +8,21 @@ import json
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Final, Self
 
 from usher.crawl.own_endpoints import PORTS_FILE
-from usher.db.embedded.locks import FileLock
+from usher.db.embedded.locks import FileLock, is_locked
 from usher.errors import Conflict, DataUnusable
 from usher.http.server.listen import Bind
 from usher.private_files import write_file
 
 LOOPBACK: Final = "127.0.0.1"
 SHUTDOWN_SECONDS: Final = 20.0  # processes of a killed run stop by themselves
+RUN_LOCK_FILE: Final = "run.lock"
+DEMO_DIRECTORY: Final = "demo"  # in the data directory
 MAX_PID_BYTES: Final = 20
 ADD_HINT: Final = "Add pages to it with `usher add`, or use another directory with --data."
 
@@ -114,6 +116,14 @@ def free_port() -> int:
         return int(trial.getsockname()[1])
 
 
+def is_run_locked(data: Path) -> bool:
+    """Whether Usher runs in this data directory; False if this user may not know."""
+    file = data / RUN_LOCK_FILE
+    with suppress(OSError):
+        return file.exists() and is_locked(file)
+    return False
+
+
 @asynccontextmanager
 async def exclusive_run(
     data: Path, *, say: Callable[[str], None], hint: str = ADD_HINT
@@ -122,7 +132,7 @@ async def exclusive_run(
 
     Raises Conflict if Usher already runs there, or if processes of an earlier run do not stop.
     """
-    run_lock, process_lock = FileLock(data / "run.lock"), FileLock(data / "processes.lock")
+    run_lock, process_lock = FileLock(data / RUN_LOCK_FILE), FileLock(data / "processes.lock")
     with closing(run_lock), closing(process_lock):
         run = run_lock.fileno()
         if not run_lock.try_take():

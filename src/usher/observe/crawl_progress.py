@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Literal
+from typing import Final, Literal
 
 from usher.component_health import DISK_FULL
 from usher.db.pool import Connection
@@ -12,6 +12,16 @@ from usher.observe.stages import MAX_COUNTED
 from usher.urls import url_text
 
 store = load_statements(__file__)
+# Result of work.page_result → why such a page is not searchable.
+UNSEARCHABLE_REASONS: Final = {
+    "gone": "the page does not exist",
+    "moved": "the page redirects to another",
+    "noindex": "the page asks not to be indexed",
+    "duplicate": "another page has the same text",
+    "empty": "the page has no text",
+    "removed": "the operator removed the page",
+}
+STATUS_RESULTS: Final = frozenset({"gone", "moved"})  # their status says more
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +51,19 @@ class CrawlProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class RunCounts:
+    """Pages of one run by their result; `gone` ones are among the fetched."""
+
+    fetched: int = 0  # without the blocked ones
+    blocked: int = 0  # by robots.txt
+    failed: int = 0
+    indexed: int = 0
+    gone: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PageProblem:
-    """Why pages failed or were blocked by robots.txt, how many, and the first of them."""
+    """Why pages failed, were blocked by robots.txt or are not searchable, how many, and the first of them."""
 
     reason: str
     pages: int
@@ -68,13 +89,37 @@ async def read_progress(conn: Connection, hosts: Sequence[int]) -> CrawlProgress
     return replace(CrawlProgress(*pages, *chunks), full_disk=full_disk)
 
 
-async def page_problems(conn: Connection, hosts: Sequence[int], *, n: int) -> list[PageProblem]:
-    """The most common problems of the pages of these hosts."""
-    rows = await store.page_problems.tuples(conn, hosts=list(hosts), n=n)
+async def read_run(conn: Connection, hosts: Sequence[int], *, after: int) -> RunCounts:
+    """Count the pages of these hosts in chunks after this one."""
+    [counts] = await store.pages_of_run.rows(conn, RunCounts, hosts=list(hosts), after=after)
+    return counts
+
+
+async def page_problems(
+    conn: Connection, hosts: Sequence[int], *, after: int, n: int
+) -> list[PageProblem]:
+    """The most common problems of the pages of these hosts in chunks after this one."""
+    rows = await store.page_problems.tuples(conn, hosts=list(hosts), after=after, n=n)
     return [
         PageProblem(reason, pages, url_text(scheme, host, path))
         for reason, pages, scheme, host, path in rows
     ]
+
+
+async def unsearchable_pages(
+    conn: Connection, hosts: Sequence[int], *, after: int, n: int
+) -> list[PageProblem]:
+    """The most common reasons why fetched pages in chunks after this one are not searchable."""
+    rows = await store.unsearchable_pages.tuples(conn, hosts=list(hosts), after=after, n=n)
+    return [
+        PageProblem(unsearchable_reason(result, status), pages, url_text(scheme, host, path))
+        for result, status, pages, scheme, host, path in rows
+    ]
+
+
+def unsearchable_reason(result: str, status: int | None) -> str:
+    reason = UNSEARCHABLE_REASONS.get(result, result)
+    return f"HTTP {status}, {reason}" if result in STATUS_RESULTS and status else reason
 
 
 async def paces(conn: Connection, hosts: Sequence[int]) -> list[HostPaceView]:

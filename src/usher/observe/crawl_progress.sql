@@ -10,6 +10,17 @@ select
 from work.guestbook g
 where domain64 = any(%(hosts)s);
 
+-- name: pages_of_run
+-- Pages of some hosts that were fetched in chunks after this one, by their result.
+select
+    count(*) filter (where g.state = 'crawled' and work.page_result(g) <> 'blocked') as fetched,
+    count(*) filter (where g.state = 'crawled' and work.page_result(g) = 'blocked') as blocked,
+    count(*) filter (where g.state = 'error') as failed,
+    count(*) filter (where g.state = 'crawled' and g.indexed_in is not null) as indexed,
+    count(*) filter (where g.state = 'crawled' and g.gone) as gone
+from work.guestbook g
+where g.chunk_id > %(after)s and g.domain64 = any(%(hosts)s);
+
 -- name: full_disk
 -- A component that stopped because its disk is full, with its reason.
 select host, state_reason from work.component where state in ('waiting', 'error') and state_reason like %(prefix)s
@@ -40,7 +51,8 @@ where exists (
 );
 
 -- name: page_problems
--- Why pages of these hosts failed or were blocked by robots.txt, the most common reason first, each with its first page.
+-- Why pages of these hosts failed or were blocked by robots.txt in chunks after this one, the most common reason first, each
+-- with its first page.
 select kind.reason, kind.pages, page.scheme, h.name, page.path
 from (
     select
@@ -48,7 +60,7 @@ from (
             else 'blocked by ' || g.reason end as reason,
         count(*) as pages, min(g.id) as first
     from work.guestbook g
-    where g.domain64 = any(%(hosts)s)
+    where g.domain64 = any(%(hosts)s) and g.chunk_id > %(after)s
         and (g.state = 'error' or (g.state = 'crawled' and work.page_result(g) = 'blocked'))
     group by 1
     order by 2 desc, 1
@@ -57,6 +69,23 @@ from (
 join work.guestbook page on page.id = kind.first
 join work.hosts h on h.domain64 = page.domain64
 order by kind.pages desc, kind.reason;
+
+-- name: unsearchable_pages
+-- Why pages of these hosts that were fetched in chunks after this one are not searchable, the most common reason first, each
+-- with its first page.
+select kind.result, kind.status, kind.pages, page.scheme, h.name, page.path
+from (
+    select work.page_result(g) as result, g.status, count(*) as pages, min(g.id) as first
+    from work.guestbook g
+    where g.domain64 = any(%(hosts)s) and g.chunk_id > %(after)s
+        and g.state = 'crawled' and g.indexed_in is null and work.page_result(g) <> 'blocked'
+    group by 1, 2
+    order by 3 desc, 1, 2
+    limit %(n)s
+) kind
+join work.guestbook page on page.id = kind.first
+join work.hosts h on h.domain64 = page.domain64
+order by kind.pages desc, kind.result, kind.status;
 
 -- name: paces
 -- Hosts that are being crawled, with the pause between two requests and what sets it, the slowest first.

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from usher.cli.actions.add import COLOURS, REASON_WIDTH
@@ -20,7 +21,7 @@ from usher.cli.actions.hosts_details import (
     times,
 )
 from usher.cli.app import App, run, show_field, show_json
-from usher.cli.area_access import READER, open_database
+from usher.cli.area_access import READER, open_database, say_demo_runs
 from usher.cli.door_access import open_door
 from usher.cli.output import echo, style
 from usher.cli.wording import (
@@ -57,7 +58,10 @@ async def read_explanation(app: App, url: str) -> "UrlExplanation":
     from usher.observe.explain import explain
 
     async with open_door(app) as doorkeeper, open_database(app, "work", READER) as reader:
-        return await explain(doorkeeper, url, now=reader.clock.now(), reader=reader)
+        explanation = await explain(doorkeeper, url, now=reader.clock.now(), reader=reader)
+    if explanation.page is None:
+        say_demo_runs(app, f"explain {quote(url)}")
+    return explanation
 
 
 def show_explanation(app: App, text: str, *, as_json: bool) -> None:
@@ -67,9 +71,9 @@ def show_explanation(app: App, text: str, *, as_json: bool) -> None:
         return
     url = str(explanation.url or explanation.given)
     echo(style(printable(url, MAX_URL_CHARACTERS), bold=True))
+    show_searchable(app, explanation)
     if explanation.refused:
         show_field("refused", f"{explanation.refused.reason}: {explanation.refused.detail}")
-        show_searchable(explanation)
         return
     if url != explanation.given:
         show_field("given", printable(explanation.given))
@@ -91,20 +95,20 @@ def show_explanation(app: App, text: str, *, as_json: bool) -> None:
         echo("\nCrawl and index")
     for name, lines in fields:
         show_field(name, *lines)
-    show_searchable(explanation)
 
 
-def show_searchable(explanation: "UrlExplanation") -> None:
-    """The last line: whether the page is searchable now, or why not and what to do."""
+def show_searchable(app: App, explanation: "UrlExplanation") -> None:
+    """The first line: whether the page is searchable now, or why not and what to do."""
     finding = explanation.finding
     if finding is None:
-        echo("\nSearchable now: unknown, because this user may not read the crawl state.")
+        echo("Searchable now: unknown, because this user may not read the crawl state.\n")
         return
     label, colour = ("yes", "green") if finding.is_searchable else ("no", "red")
     words = printable(finding.words, MAX_URL_CHARACTERS)
-    echo(f"\nSearchable now: {style(label, fg=colour, bold=True)}. {words[:1].upper()}{words[1:]}")
+    echo(f"Searchable now: {style(label, fg=colour, bold=True)}. {words[:1].upper()}{words[1:]}")
     if finding.command:
-        echo(f"  → {printable(finding.command, MAX_URL_CHARACTERS)}")
+        echo(app.hint(f"  → {printable(finding.command, MAX_URL_CHARACTERS)}"))
+    echo()
 
 
 def filter_text(explanation: "UrlExplanation") -> str:
@@ -136,11 +140,11 @@ def page_lines(page: GuestbookRow, now: datetime) -> Iterator[str]:
     if page.last_fetched:
         yield f"last fetched {time_text(page.last_fetched, now)}{response_text(page)}"
     else:
-        yield "never fetched"
+        yield "never fetched with success" if page.failures else "never fetched"
     if page.last_modified:
         yield f"last changed {time_text(page.last_modified, now)}"
     if page.failures:
-        yield f"failed {page.failures} times in a row{response_text(page)}"
+        yield f"failed {times(page.failures)} in a row{response_text(page)}"
     if page.gone:
         yield "removed: the server answered that the page is gone"
     if page.depth:
@@ -244,7 +248,7 @@ def crawl_lines(page: GuestbookRow, trail: PageHistory, now: datetime) -> Iterat
         yield f"last result: {result or 'fetched'}"
     if chunk:
         yield f"in chunk {chunk.id} by {chunk.crawler}, claimed {time_text(chunk.claimed_at, now)}"
-    if text.misses:
+    if text.misses and not page.gone:
         yield f"not found {times(text.misses)} in a row; removed from the index after the second"
     if text.attempts:
         yield f"lost {times(text.attempts)} because its crawler failed"

@@ -29,7 +29,8 @@ from usher.cli.wording import display_time, duration_text, printable, records_js
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
-from usher.queue import admin, jobs, queries, run_api, task_queries
+from usher.observe.stages import has_leader
+from usher.queue import admin, jobs, queries, run_api, scheduler, task_queries
 from usher.queue.admin import RetryResult
 from usher.queue.host_rules import normalize_host_rule
 from usher.queue.job_states import JobState
@@ -224,6 +225,9 @@ def add_job(app: App, words: Sequence[str], *, as_json: bool, **options: Any) ->
     echo(enqueued.id)
     if not enqueued.new:
         app.say("A job with this key already waits or runs.")
+    app.say(f"  → usher jobs show {enqueued.id}")
+    if not call_in(queue_transaction(app), has_leader, scheduler.LEADER_LOCK):
+        app.say("No scheduler is running. `usher up` runs jobs.")
 
 
 async def add_from_file(app: App, file: BinaryIO, *, as_json: bool) -> None:

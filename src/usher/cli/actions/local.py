@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -13,9 +14,10 @@ from usher.cli.actions.local_progress import MAX_REASON_CHARACTERS, ProgressDisp
 from usher.cli.app import App
 from usher.cli.output import echo
 from usher.cli.queue_access import queue_transaction
-from usher.cli.wording import printable
+from usher.cli.wording import counted, printable
 from usher.db.clock import server_time
-from usher.door.rules import Verdict
+from usher.door.batch import UrlVerdict
+from usher.door.rules import Reason, Verdict
 from usher.errors import UsherError
 from usher.local.crawl import (
     CrawlView,
@@ -27,9 +29,19 @@ from usher.local.crawl import (
 )
 from usher.local.default_tasks import RECRAWL_NAME, add_default_tasks, jobs_find_the_database
 from usher.local.operator_urls import has_scheme
+from usher.local.ports import DEMO_DIRECTORY
+from usher.observe.crawl_progress import read_progress
 from usher.shutdown import stop_events
-from usher.telemetry import set_up_logging
+from usher.telemetry import Log, log_failure, set_up_logging
 from usher.urls import Scheme, UrlRefusal, parse
+
+log = Log("stage")
+# Reasons for which the door does not admit a page that an earlier crawl fetched or will fetch.
+CONTINUED: Final = frozenset({Reason.PAGE_NOT_DUE, Reason.HOST_NOT_DUE, Reason.ALREADY_WAITING})
+REFUSAL_TEXTS: Final = {
+    Reason.PAGE_NOT_DUE: "fetched before, and not due yet; --again fetches it now",
+    Reason.HOST_NOT_DUE: "the host is not due yet; --again fetches it now",
+}
 
 
 @asynccontextmanager
@@ -41,12 +53,21 @@ async def start_stack(
         # This output is for a person; the processes write log files.
         set_up_logging(level="warning", form=app.settings.log_format)
     with stop_events() as (stop, hurry):
-        async with running_stack(app.loaded, options, stop, hurry, say=app.say) as stack:
-            try:
-                yield stack, stop
-            finally:
-                if stop.is_set():
-                    app.say("Stopping. Press Ctrl-C again to stop immediately.")
+        announcement = log_failure(asyncio.create_task(announce_stop(app, stop)), log)
+        try:
+            async with running_stack(app.loaded, options, stop, hurry, say=app.say) as stack:
+                try:
+                    yield stack, stop
+                finally:
+                    if not stop.is_set():
+                        app.say("Stopping.")
+        finally:
+            announcement.cancel()
+
+
+async def announce_stop(app: App, stop: asyncio.Event) -> None:
+    await stop.wait()
+    app.say("Stopping. Press Ctrl-C again to stop immediately.")
 
 
 async def crawl(app: App, options: LocalRunOptions, *, serve: bool) -> None:
@@ -57,6 +78,7 @@ async def crawl(app: App, options: LocalRunOptions, *, serve: bool) -> None:
             await stop.wait()
     if not serve:
         app.say(f"To search, run `usher up` and open {stack.address}")
+        app.say("  (`usher crawl --then serve` keeps the search page open.)")
 
 
 async def crawl_urls(
@@ -66,15 +88,13 @@ async def crawl_urls(
     if stop.is_set():
         raise click.Abort
     answers, hosts = await knock_for_urls(stack, options)
-    for answer in answers:
-        if answer.verdict is Verdict.REFUSE:
-            reason = printable(answer.detail or answer.reason, MAX_REASON_CHARACTERS)
-            app.say(f"{printable(answer.given)}: {reason} (--again fetches it now)")
+    await show_refusals(app, stack, hosts, answers)
     view = await show_progress(app, stack, hosts, stop)
     if not view.progress.done:
+        app.say("To continue, run the same command again.")
         raise click.Abort
-    if is_nothing_fetched(view):
-        raise UsherError("No page could be fetched.", hint=failure_hint(options.urls[0]))
+    if message := failure_text(view):
+        raise UsherError(message, hint=failure_hint(options.urls[0]))
 
 
 def failure_hint(text: str) -> str:
@@ -86,12 +106,35 @@ def failure_hint(text: str) -> str:
     return f"https was assumed. If the site has no https, type: usher crawl {http}"
 
 
-def is_nothing_fetched(view: CrawlView) -> bool:
-    """Whether all pages of this run, or of all runs, failed or were blocked by robots.txt."""
-    progress, live = view.progress, view.live
-    if not progress.crawled:
-        return bool(progress.failed or progress.blocked)
-    return live is not None and bool(live.attempted) and not live.fetched
+async def show_refusals(
+    app: App, stack: LocalStack, hosts: Sequence[int], answers: Sequence[UrlVerdict]
+) -> None:
+    """Tell the user which URLs the door refused, or that an earlier crawl continues."""
+    refused = [answer for answer in answers if answer.verdict is Verdict.REFUSE]
+    async with stack.reader.transaction() as conn:
+        progress = await read_progress(conn, hosts)
+    waiting = progress.waiting + progress.crawling
+    if waiting and any(answer.reason in CONTINUED for answer in answers):
+        app.say(f"Continuing the crawl: {counted(waiting, 'page')} waiting.")
+        refused = [answer for answer in refused if answer.reason not in CONTINUED]
+    for answer in refused:
+        reason = REFUSAL_TEXTS.get(answer.reason) or answer.detail or answer.reason
+        app.say(f"{printable(answer.given)}: {printable(reason, MAX_REASON_CHARACTERS)}")
+
+
+def failure_text(view: CrawlView) -> str:
+    """Why the crawl failed: all its pages failed or were blocked, or none is searchable. Empty if it succeeded."""
+    progress, run = view.progress, view.run
+    attempted = bool(run.failed or run.blocked) or not progress.crawled
+    if attempted and not run.fetched and (progress.failed or progress.blocked):
+        return "No page could be fetched."
+    if not progress.indexed or (run.gone and not run.indexed):
+        return (
+            "Nothing is searchable."
+            if not progress.indexed
+            else "No page of this run is searchable."
+        )
+    return ""
 
 
 async def show_progress(
@@ -103,7 +146,7 @@ async def show_progress(
         async for view in watch_progress(stack, hosts, stop):
             display.show(view)
     for line in result_lines(view, display.elapsed):
-        echo(line)
+        echo(app.hint(line))
     return view
 
 
@@ -149,7 +192,7 @@ async def run_demo(app: App, *, serve: bool, jobs: bool) -> None:
 
 def demo_app(app: App) -> App:
     """The demo with its own directory and default settings: a database that was named is for real pages."""
-    overrides = {**app.overrides, "data": app.settings.data / "demo"}
+    overrides = {**app.overrides, "data": app.settings.data / DEMO_DIRECTORY}
     for name in [*os.environ]:
         if name == "DATABASE_URL" or name.startswith("USHER_"):
             del os.environ[name]

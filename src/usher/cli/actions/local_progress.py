@@ -1,11 +1,12 @@
 """The progress and the result of a crawl, as a person reads them."""
 
+import re
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
@@ -18,7 +19,7 @@ from usher.cli.wording import counted, duration_text, printable
 from usher.door.rules import Reason
 from usher.local.crawl import CrawlView
 from usher.observe.causes import system_causes
-from usher.observe.crawl_progress import HostPaceView, PageProblem
+from usher.observe.crawl_progress import HostPaceView, PageProblem, RunCounts
 from usher.settings import Settings
 
 LINE_SECONDS: Final = 10.0  # between two lines without a terminal
@@ -27,7 +28,7 @@ RATE_SECONDS: Final = 10.0  # a rate is measured over these
 MIN_RATE_SECONDS: Final = 3.0  # an earlier estimate of the time left would be a guess
 MAX_HOSTS_SHOWN: Final = 3
 PACE_SOURCES: Final = {
-    "host": "as you set it",
+    "host": "set for this host",
     "robots": "the site's limit, from its robots.txt",
     "group": "the limit of its group of hosts",
     "settings": "the default",
@@ -72,8 +73,8 @@ class ProgressDisplay:
         self._app, self._address = app, address
         self._rate, self._start = PageRate(), time.monotonic()
         self._last = self._start  # the first line after a while: a small crawl needs none
-        self._fetched_before = 0  # this run
         self._live: Live | None = None
+        self._causes: list[str] = []  # of the last line, without numbers
 
     @property
     def elapsed(self) -> timedelta:
@@ -90,47 +91,53 @@ class ProgressDisplay:
 
     def show(self, view: CrawlView) -> None:
         live = view.live
-        if not self._rate.counts:
-            self._fetched_before = view.progress.crawled - (live.fetched if live else 0)
         # Pages of open chunks are in no table yet.
-        fetched = max(view.progress.crawled, self._fetched_before + (live.fetched if live else 0))
+        fetched = max(view.run.fetched, live.fetched if live else 0)
         self._rate.add(live.attempted if live else fetched)
         summary = self._summary(view, fetched)
         if self._live is not None:
             lines = [summary, *pace_lines(view.paces), *problem_lines(view.problems)]
-            lines += cause_lines(self._app.settings)
+            lines += cause_lines(self._app.settings, view)
             self._live.update(Text("\n".join([*lines, f"  Search page: {self._address}"])))
         elif time.monotonic() - self._last >= LINE_SECONDS:
             self._last = time.monotonic()
-            lines = [*pace_lines(view.paces), *cause_lines(self._app.settings)]
-            self._app.say("  ".join([summary, *(line.strip() for line in lines)]))
+            lines = [summary, *pace_lines(view.paces), *self._new_causes(view)]
+            self._app.say("  ".join(line.strip() for line in lines))
 
     def _summary(self, view: CrawlView, fetched: int) -> str:
-        progress = view.progress
-        unreported = fetched - progress.crawled
+        progress, run = view.progress, view.run
+        unreported = fetched - run.fetched
         waiting = max(0, progress.waiting + progress.crawling - unreported)
         parts = [
             f"{fetched:,} fetched",
             f"{waiting:,} waiting",
-            f"{progress.indexed:,} searchable",
-            f"{progress.failed:,} failed" if progress.failed else "",
-            f"{progress.blocked:,} blocked by robots.txt" if progress.blocked else "",
+            f"{run.indexed:,} searchable",
+            f"{run.failed:,} failed" if run.failed else "",
+            f"{run.blocked:,} blocked by robots.txt" if run.blocked else "",
             f"{self._rate.per_second:,.1f} pages/s",
             duration_text(self.elapsed),
-            self._time_left(waiting),
+            self._time_left(waiting) if fetched else "",
         ]
         if chunks := progress.chunks_unbuilt + progress.chunks_unpropagated:
             parts.append(f"{counted(chunks, 'chunk')} being indexed")
-        return "  ".join(filter(None, [*parts, progress.full_disk]))
+        return "  ".join(filter(None, parts))
+
+    def _new_causes(self, view: CrawlView) -> list[str]:
+        """The causes, unless the last ones differ only in numbers such as the free space."""
+        causes = cause_lines(self._app.settings, view)
+        last, self._causes = self._causes, [re.sub(r"[\d,.]+", "", cause) for cause in causes]
+        return [] if self._causes == last else causes
 
     def _time_left(self, waiting: int) -> str:
         seconds = self._rate.seconds_for(waiting) if waiting else None
         return f"about {duration_text(timedelta(seconds=seconds))} left" if seconds else ""
 
 
-def cause_lines(settings: Settings) -> list[str]:
+def cause_lines(settings: Settings, view: CrawlView) -> list[str]:
     """Why the crawl cannot go on, in the words of `usher status` and `usher doctor`."""
-    return [f"  {cause.words} → {cause.next_step}" for cause in system_causes(settings)]
+    causes = [f"  {cause.words} → {cause.next_step}" for cause in system_causes(settings)]
+    full_disk = view.progress.full_disk
+    return [f"  {full_disk}", *causes] if full_disk else causes
 
 
 def pace_lines(paces: Sequence[HostPaceView]) -> list[str]:
@@ -163,19 +170,24 @@ def problem_lines(problems: Sequence[PageProblem]) -> list[str]:
     ]
 
 
+def counts_text(counts: RunCounts) -> str:
+    blocked = f"{counts.blocked:,} blocked by robots.txt, " if counts.blocked else ""
+    fetched = f"{counted(counts.fetched, 'page')} fetched, {counts.failed:,} failed"
+    return f"{fetched}, {blocked}{counts.indexed:,} searchable"
+
+
 def result_lines(view: CrawlView, elapsed: timedelta) -> Iterator[str]:
-    """What the crawl fetched, what failed or was skipped and why, each with the command that lists it."""
-    progress = view.progress
-    blocked = f"{progress.blocked:,} blocked by robots.txt, " if progress.blocked else ""
-    yield (
-        f"{'done' if progress.done else 'stopped'}: {counted(progress.crawled, 'page')} fetched, "
-        f"{progress.failed:,} failed, {blocked}{progress.indexed:,} searchable, "
-        f"{elapsed.total_seconds():.0f} s"
-    )
-    yield from problem_lines(view.problems)
-    if progress.failed:
+    """What this run fetched, what failed or was skipped and why, each with the command that lists it; then all runs."""
+    progress, run = view.progress, view.run
+    every = RunCounts(progress.crawled, progress.blocked, progress.failed, progress.indexed)
+    state = "done" if progress.done else "stopped"
+    yield f"{state}: {counts_text(run)}, {elapsed.total_seconds():.0f} s"
+    if replace(run, gone=0) != every:
+        yield f"  With earlier runs: {counts_text(every)}"
+    yield from problem_lines([*view.problems, *view.unsearchable])
+    if run.failed:
         yield "  List failed pages: usher pages errors"
-    if progress.blocked:
+    if run.blocked:
         yield "  List blocked pages: usher pages list --result blocked"
     links = view.live.links.totals if view.live else {}
     for reason, text in SKIPPED_LINKS.items():

@@ -153,7 +153,8 @@ def show_result(number: int, result: SearchListingItem) -> None:
     echo(f"{number:>3}. {highlighted(result.title_pieces, bold=True)}")
     echo(f"     {style(printable(result.url, MAX_LINE_CHARACTERS), fg='cyan')}")
     facts = [day(result.published)] if result.published else []
-    facts += [f"{result.copies} near-duplicates"] if result.copies else []
+    if result.copies:
+        facts.append("1 near-copy" if result.copies == 1 else f"{result.copies:,} near-copies")
     parts = [", ".join(facts), highlighted(result.snippet_pieces) if result.snippet else ""]
     if line := " · ".join(filter(None, parts)):
         echo(f"     {line}")

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from usher.cli.app import App, show_json, table_lines
-from usher.cli.area_access import POOL_SIZE, READER, prepare_schema
+from usher.cli.area_access import POOL_SIZE, READER, prepare_schema, say_demo_runs
 from usher.cli.output import CLEAR_SCREEN, echo, style
 from usher.cli.wording import (
     counted,
@@ -145,10 +145,12 @@ async def show_once(app: App, *, as_json: bool) -> bool:
     """Show the status; whether nothing is blocked."""
     async with open_reader(app) as reader:
         report = await reader.read()
+    if report.work and not is_running(report.work, report.queue):
+        say_demo_runs(app, "status")
     if as_json:
         show_json(status_json(report))
     else:
-        echo("\n".join(render(report)))
+        echo(app.hint("\n".join(render(report))))
     return not report.blockers
 
 
@@ -162,7 +164,7 @@ async def watch_status(app: App) -> bool:
         while True:
             report = await reader.read()
             height = shutil.get_terminal_size().lines - 1
-            echo(CLEAR_SCREEN + "\n".join(render(report)[:height]))
+            echo(CLEAR_SCREEN + app.hint("\n".join(render(report)[:height])))
             try:
                 await asyncio.wait_for(stop.wait(), REFRESH_SECONDS)
             except TimeoutError:
@@ -194,18 +196,19 @@ def work_rows(work: WorkStatus, now: datetime) -> Iterator[Sequence[str]]:
     outdated, held = copies.to_retire + copies.unjudged, f"{capped(copies.held)} held back"
     crawlers, builders, servers, fronts = (component_count(work, type_) for type_ in STAGE_TYPES)
     yield (
-        "crawl", capped(pages.waiting), age(pages.oldest, now), f"{capped(pages.crawling)} pages",
-        capped(pages.failed), f"{capped(last.pages)} pages{rate}", crawlers,
+        "crawl", capped(pages.waiting), age(pages.oldest, now), number_text(pages.crawling, "page"),
+        capped(pages.failed), number_text(last.pages, "page") + rate, crawlers,
     )  # fmt: skip
     yield (
-        "build", capped(chunks.to_build), age(chunks.to_build_since, now), f"{capped(chunks.building)} chunks",
-        f"{capped(chunks.parked)} parked" if chunks.parked else "0", f"{capped(last.chunks)} chunks", builders,
+        "build", capped(chunks.to_build), age(chunks.to_build_since, now), number_text(chunks.building, "chunk"),
+        f"{capped(chunks.parked)} parked" if chunks.parked else "0", number_text(last.chunks, "chunk"), builders,
     )  # fmt: skip
     yield (
-        "load", capped(chunks.to_load), age(chunks.to_load_since, now), f"{capped(wanted)} copies", "-", "-", servers,
+        "load", capped(chunks.to_load), age(chunks.to_load_since, now), number_text(wanted, "copy", "copies"),
+        "-", "-", servers,
     )  # fmt: skip
     yield "retire", capped(outdated), "-", "-", held if copies.held else "-", "-", servers
-    yield "search", "-", "-", "-", "-", f"{capped(last.searches)} searches", fronts
+    yield "search", "-", "-", "-", "-", number_text(last.searches, "search", "searches"), fronts
 
 
 def job_row(queue: QueueStatus, now: datetime) -> Sequence[str]:
@@ -218,7 +221,7 @@ def job_row(queue: QueueStatus, now: datetime) -> Sequence[str]:
         more = len(queue.paused) - MAX_PAUSED_NAMES
         by += f"; paused: {printable(names)}" + (f" and {more} more" if more > 0 else "")
     return (
-        "jobs", capped(waiting), age(oldest, now), f"{running:,} jobs", capped(queue.failed),
+        "jobs", capped(waiting), age(oldest, now), number_text(running, "job"), capped(queue.failed),
         f"{capped(queue.done)} done", by,
     )  # fmt: skip
 
@@ -280,7 +283,7 @@ def row_lines(work: WorkStatus) -> Iterator[str]:
         servers = server_text(work.answering(row.row), "server")
         parts = [
             f"{row.row}: {servers}",
-            f"{row.seats:,} copies",
+            number_text(row.seats, "copy", "copies"),
             f"{capped(row.wanted)} not loaded" if row.wanted else "",
             f"{capped(row.unseated)} unplaced" if row.unseated else "",
         ]
@@ -310,12 +313,32 @@ def blocker_lines(report: StatusReport) -> Iterator[str]:
         if report.work and not is_running(report.work, report.queue):
             yield "Usher is not running.\n    → usher up"
         else:
-            yield style("All stages are healthy.", fg="green")
+            healthy = "No stage is blocked." if has_failures(report) else "All stages are healthy."
+            yield style(healthy, fg="green")
+        yield from failure_lines(report)
         return
     yield style("Problems", fg="red", bold=True)
     for number, blocker in enumerate(report.blockers, 1):
         yield f"{number:>2}. {printable(blocker.words, MAX_REASON_CHARACTERS)}"
         yield f"    → {printable(blocker.command, MAX_REASON_CHARACTERS)}"
+    yield from failure_lines(report)
+
+
+def failure_lines(report: StatusReport) -> Iterator[str]:
+    """Pages and jobs that failed: they block nothing, but the user wants to see them."""
+    if report.work and (pages := report.work.pages.failed):
+        yield f"{number_text(pages, 'page')} failed.\n    → usher pages errors"
+    if report.queue and (jobs := report.queue.failed):
+        yield f"{number_text(jobs, 'job')} failed in the last hour."
+        yield "    → usher jobs log --state permanent-error --since 1h"
+
+
+def has_failures(report: StatusReport) -> bool:
+    return any(failure_lines(report))
+
+
+def number_text(number: int, noun: str, plural: str = "") -> str:
+    return f"{capped(number)} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def capped(number: int) -> str:

@@ -24,6 +24,7 @@ MAX_LINKS = 20  # shown without --links
 MAX_TEXT_CHARACTERS = 600  # shown without --text
 MAX_LINE_CHARACTERS = 8_192
 FIELDS = ("url", "status", "result", "why", "robots", "delay", "type", "length", "moved_to")
+RESULT_NAMES = {"barred": "blocked"}  # as `usher pages` and `usher crawl` name it
 
 
 @click.command()
@@ -98,7 +99,8 @@ def show_page(page: dict[str, Any], *, links: int | None, text: int | None) -> N
     """Show a page with at most so many links, and so many characters of its text."""
     for name in FIELDS:
         if page.get(name) not in (None, ""):
-            show_line(name.replace("_", " "), str(page[name]))
+            shown = RESULT_NAMES.get(page[name], page[name]) if name == "result" else page[name]
+            show_line(name.replace("_", " "), str(shown))
     for document in page["documents"]:
         show_line("title", document["title"])
         show_line("language", document["language"] or "unknown")

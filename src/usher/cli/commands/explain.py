@@ -16,7 +16,7 @@ def explain(app: App, url: str, *, as_json: bool) -> None:
     Shows its canonical form, its host and the host's clock, the filters, its page in the guestbook, and
     the door's answer to each kind of knock with the row of the decision table (docs/door.md). Then its
     last fetch, robots.txt, the politeness of its host, its text, and its chunk with all copies. The
-    last line says whether the page is searchable now, or the first reason why not and what to do.
+    first line says whether the page is searchable now, or the first reason why not and what to do.
     Nothing is changed.
 
     \b

@@ -115,6 +115,7 @@ def list_(
 
 
 @jobs.command()
+@click.argument("id_", required=False, type=JOB_ID, metavar="[ID]")
 @filter_options
 @click.option(
     "--state", "states", multiple=True, type=click.Choice(ENDED_STATES),
@@ -125,11 +126,12 @@ def list_(
 @ids_option
 @json_option
 @pass_app
-def log(app: App, /, *, keep: str | None, **options: Any) -> None:  # noqa: ANN401 - as click read them
-    """List jobs that ended, latest first, or set how long they are kept.
+def log(app: App, /, id_: int | None, *, keep: str | None, **options: Any) -> None:  # noqa: ANN401 - as click read them
+    """List jobs that ended, latest first, or set how long they are kept; with ID, show that job and its output.
 
     \b
     Examples:
+      usher jobs log 12
       usher jobs log --state permanent-error --since 1d
       usher jobs log --type fetch --contains example.com
       usher jobs log --state permanent-error --since 1h --ids | xargs usher jobs retry
@@ -137,6 +139,9 @@ def log(app: App, /, *, keep: str | None, **options: Any) -> None:  # noqa: ANN4
     """
     if keep is not None:
         actions.jobs.set_log_retention(app, keep)
+    elif id_ is not None:
+        as_json = options["as_json"]
+        actions.jobs_details.show_job(app, id_, attempt=None, host=None, as_json=as_json)
     else:
         actions.jobs.list_jobs(app, log=True, **options)
 

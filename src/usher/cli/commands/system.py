@@ -68,7 +68,7 @@ def doctor(app: App, *, as_json: bool) -> int:
             mark, colour = MARKS[check.level]
             echo(f"{style(mark, fg=colour)}  {check.name:<12} {check.detail}")
             if check.hint:
-                echo(f"    → {check.hint}")
+                echo(app.hint(f"    → {check.hint}"))
     return 3 if any(check.level == "bad" for check in checks) else 0
 
 
