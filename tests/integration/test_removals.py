@@ -75,7 +75,7 @@ async def test_the_sweep_takes_pages_out_and_tells_every_server(house: House) ->
 async def test_the_sweep_forgets_the_texts_of_links_to_and_on_a_removed_page(house: House) -> None:
     conn = house.conn
     rows = await conn.execute("select path, id from work.guestbook")
-    ids = dict(await rows.fetchall())
+    ids: dict[str, int] = dict(await rows.fetchall())
     for page, text, linking in (("/1", "secret", "/2"), ("/2", "other", "/1"), ("/2", "x", "/3")):
         await conn.execute(
             "insert into work.anchor values (%s, %s, array[%s::bigint], '{}', %s)",
