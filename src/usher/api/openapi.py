@@ -43,8 +43,13 @@ def document(endpoints: Endpoints) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Usher", "version": __version__},
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": json_values(components)},
     }
+
+
+def json_values(schemas: dict[str, Any]) -> dict[str, Any]:
+    """The schemas as JSON has them: lists instead of the tuples that are defaults of fields."""
+    return msgspec.json.decode(msgspec.json.encode(schemas), type=dict[str, Any])
 
 
 def message_types(endpoints: Endpoints) -> list[Any]:
