@@ -21,7 +21,7 @@ def test_a_typed_scheme_replaces_the_assumed_one(database: str, tmp_path: Path) 
         web.stop()  # a server without TLS may keep a TLS client waiting
         with show(data, "crawl", "--delay", "0", bare, dsn=database) as run:
             assert run.ends() == 1, run.logs
-            assert f"type: usher crawl http://{bare}/" in run.said
+            assert f"type: usher --data {data} crawl http://{bare}/" in run.said
         web.start()
         with show(data, "crawl", "--delay", "0", web.url("/"), dsn=database) as run:
             assert run.ends() == 0, run.logs
