@@ -28,9 +28,8 @@ def test_due_hosts_are_recrawled_every_night_until_the_operator_removes_the_task
         assert "nightly-recrawl" not in usher("tasks", "list").text  # a crawl runs no tasks
         with show(data, "up") as run:
             run.is_up()
-            assert (
-                "Due hosts are recrawled every night: usher tasks show nightly-recrawl" in run.said
-            )
+            command = f"usher --data {data} tasks show nightly-recrawl"
+            assert f"Due hosts are recrawled every night: {command}" in run.said
             listed = usher("tasks", "list").text
             assert "cron 0 2 * * *" in next(
                 line for line in listed.splitlines() if "nightly-recrawl" in line
