@@ -88,10 +88,14 @@ async def test_a_claim_reads_little_whatever_the_guestbook_holds(
         assert min(counts) < 400 * together
 
 
-async def test_a_report_reads_little_whatever_is_being_crawled(database: str) -> None:
+@pytest.mark.parametrize("known", ["nothing", "no page is being crawled", "all are being crawled"])
+async def test_a_report_reads_little_whatever_is_being_crawled(database: str, known: str) -> None:
+    """It does so with each of the statistics that autovacuum may have taken last."""
     async with await connect(database) as conn:
         me = await component(conn, "c")
         await many(conn, "now()")
+        if known == "no page is being crawled":
+            await conn.execute("analyze work.guestbook")
         await conn.execute(
             "insert into work.chunk (crawler_id, claimed_at, lease_until) "
             "select %s, now(), now() + interval '1 hour' from generate_series(1, 5000)",
@@ -101,6 +105,8 @@ async def test_a_report_reads_little_whatever_is_being_crawled(database: str) ->
             "update work.guestbook set state = 'crawling', chunk_id = 1 + id %% 5000", []
         )
         await conn.execute("update work.hosts set crawl_started = now()")
+        if known == "all are being crawled":
+            await conn.execute("analyze work.guestbook")
         finish = (
             "select * from work.finish_crawl(%s, %s, null, null, %s, %s, %s, '{success,success}', "
             "null, '{1,1}', '{1,1}', null, null, null, '{7,8}', '{f,f}', null, null, now())"

@@ -193,7 +193,7 @@ def test_other_machines_are_refused_without_tokens(tmp_path: Path, where: str) -
     ran = usher("--data", tmp_path / "data", "mgmt", "--bind", where)
     assert (ran.code, ran.out) == (4, "")
     assert "--insecure" in ran.err
-    assert "usher tokens" in ran.err
+    assert f"usher --data {tmp_path / 'data'} tokens add" in ran.err
 
 
 @pytest.mark.parametrize("where", ["nonsense", "127.0.0.1", ":80", "::1:80", "localhost:65536"])

@@ -2070,11 +2070,17 @@ as $$
 declare
     hosts bigint[];
 begin
-    with back as (
-        update work.guestbook g
-        set state = 'pending'
-        where g.chunk_id = chunk and g.state = 'crawling'
-        returning g.domain64
+    -- By the index on the chunk. With statistics from before the claims the planner believes that no page is being crawled and
+    -- would take the index on those: 50,300 blocks instead of 370 with 50,000 of them.
+    with mine as materialized (
+        select c.id
+        from (
+            select g.id, g.state from work.guestbook g where g.chunk_id = chunk order by g.domain64, g.path offset 0
+            for no key update
+        ) c
+        where c.state = 'crawling'
+    ), back as (
+        update work.guestbook g set state = 'pending' from mine where g.id = mine.id returning g.domain64
     )
     select array_agg(distinct domain64) into hosts from back;
     perform work.wake(hosts, at);
