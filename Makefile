@@ -8,10 +8,10 @@
 PY = .venv/bin/python
 
 test: .venv/requirements-dev.lock packages
-	$(PY) -m pytest -n 3 --dist worksteal -m "not soak and not debian" $(ARGS)
+	$(PY) -m pytest -n 4 --dist worksteal -m "not soak and not debian" $(ARGS)
 
 soak: .venv/requirements-dev.lock packages
-	$(PY) -m pytest -n 3 --dist worksteal -m "soak or debian" $(ARGS)
+	$(PY) -m pytest -n 4 --dist worksteal -m "soak or debian" $(ARGS)
 
 # Needs root and iproute2; docs/chaos.md explains the table. ARGS="--seed 7" repeats a run.
 chaos: .venv/requirements-dev.lock packages

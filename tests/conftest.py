@@ -28,6 +28,7 @@ pytest_plugins = [
     "support.db.fixtures",
     "support.db.installation",
     "support.processes.cli_fixtures",
+    "support.processes.long_first",
     "support.site.fixtures",
 ]
 # No deadline: the duration of an example depends on the load of the machine.

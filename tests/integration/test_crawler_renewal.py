@@ -47,13 +47,17 @@ class Relay:
     async def serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         there, onward = await asyncio.open_connection(*self.server.place)
         self._writers |= {writer, onward}
-        with suppress(OSError):
+        try:
             await asyncio.gather(self._copy(reader, onward), self._copy(there, writer))
+        finally:
+            writer.transport.abort()
+            onward.transport.abort()
 
     async def _copy(self, reader: StreamReader, writer: StreamWriter) -> None:
-        while data := await reader.read(65536):
-            if not self.is_cut and writer not in self._stalled:
-                writer.write(data)
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                if not self.is_cut and writer not in self._stalled:
+                    writer.write(data)
         writer.close()
 
 

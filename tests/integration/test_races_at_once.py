@@ -1,9 +1,12 @@
 """Knocks, claims, reports, closes, builds, placements and losses at once; every invariant between tables holds."""
 
+import os
+
 import pytest
 
 from support.mgmt.work_stress import Stress
 
+STRESS_SECONDS = float(os.environ.get("STRESS_SECONDS", "30"))
 NEEDED = ("knocks", "chunk crawled", "builds", "loads", "rounds", "checks")
 
 
@@ -20,10 +23,10 @@ async def test_every_invariant_holds_while_all_work_at_once(database: str) -> No
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 async def test_every_invariant_holds_for_long(
     database: str, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stress = await stressed(database, seconds=60, seed=seed)
+    stress = await stressed(database, seconds=STRESS_SECONDS, seed=seed)
     with capsys.disabled():
         print(f"\nseed {seed}: {dict(stress.counts)}")  # noqa: T201
