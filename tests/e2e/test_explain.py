@@ -1,6 +1,7 @@
 """What `usher explain` and `usher pages` say about the pages of a crawl, compared with what a search finds."""
 
 import json
+import re
 from pathlib import Path
 
 from support.processes.crawls import EMBEDDED
@@ -58,3 +59,13 @@ def test_the_verdict_is_what_a_search_finds(database: str, tmp_path: Path) -> No
             ]
             stack.ctrl_c()
             assert stack.ends() == 0, stack.logs
+        stopped = at("explain", web.url("/words"))
+        assert re.search(
+            r"Searchable now: no\. It is in the index \(chunk \d+\), but Usher is not running\.\n"
+            rf"  → usher --data {re.escape(str(data))} up\n",
+            stopped.text,
+        ), stopped.text
+        bare = f"127.0.0.1:{web.port}/words"
+        for words in (("explain", bare), ("pages", "show", bare)):
+            assert web.url("/words") in at(*words).text
+            assert "https:" not in at(*words).text

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from usher.crawl import private_permission
 from usher.db.pool import Connection, Database
-from usher.door import admin, hosts, private_access
+from usher.door import admin, guestbook, hosts, private_access
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
 
@@ -18,8 +18,7 @@ async def prepare_hosts(db: Database, texts: Sequence[str], *, retry: bool) -> l
     Permits connections to hosts that are not public. A typed scheme replaces the stored one. With `retry`, what failed
     without a response is tried again at once: the cause may be gone, and a person waits.
     """
-    async with db.transaction() as conn:
-        complete = [await with_scheme(conn, text) for text in texts]
+    complete = await with_schemes(db, texts)
     urls = [url for text in complete if isinstance(url := parse(text), Url)]
     await allow_private_hosts(db, urls)
     async with db.transaction() as conn:
@@ -29,13 +28,22 @@ async def prepare_hosts(db: Database, texts: Sequence[str], *, retry: bool) -> l
     return complete
 
 
+async def with_schemes(db: Database, texts: Sequence[str]) -> list[str]:
+    """The URLs that a person types, each with a scheme if it is known; nothing is changed."""
+    async with db.transaction() as conn:
+        return [await with_scheme(conn, text) for text in texts]
+
+
 async def with_scheme(conn: Connection, text: str) -> str:
-    """The URL with the scheme of its host, if the text has none and the host is registered; else the text."""
+    """The URL with the scheme of its page, else of its host, if the text has none; the text if neither is known."""
     url = parse(text)
     if isinstance(url, UrlRefusal) or has_scheme(text, url):
         return text
     host = await admin.show_host(conn, name=url.host)
-    return text if host is None else str(replace(url, scheme=Scheme(host.scheme)))
+    if host is None:
+        return text
+    page = await guestbook.page(conn, domain64=host.domain64, path=url.path)
+    return str(replace(url, scheme=Scheme(page.scheme if page else host.scheme)))
 
 
 def typed_url(text: str) -> Url | None:
