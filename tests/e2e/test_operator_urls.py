@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from support.processes.commands import Ran, usher
 from support.processes.crawls import EMBEDDED
 from support.processes.killable import eventually
 from support.processes.terminal import show
 from support.site.hostile import page
+from support.site.nginx import NGINX, served
 from support.site.website import Website
 
 pytestmark = EMBEDDED
@@ -26,6 +28,24 @@ def test_a_typed_scheme_replaces_the_assumed_one(database: str, tmp_path: Path) 
         with show(data, "crawl", "--delay", "0", web.url("/"), dsn=database) as run:
             assert run.ends() == 0, run.logs
         assert [request.path for request in web.log] == ["/robots.txt", "/", "/next"]
+
+
+@pytest.mark.skipif(NGINX is None, reason="nginx is not installed: scripts/packages")
+def test_a_crawl_uses_http_if_the_host_has_no_https(database: str, tmp_path: Path) -> None:
+    data, root = tmp_path / "data", tmp_path / "root"
+    root.mkdir()
+    (root / "index.html").write_text("<title>Plain</title><p>Some wordsx here.</p>")
+    with served(root, tmp_path) as web:
+        bare = f"127.0.0.1:{web.port}"
+        typed = f"https://localhost:{web.port}/"
+        with show(data, "crawl", "--delay", "0", typed, dsn=database) as run:
+            assert run.ends() == 1, run.logs
+            assert "The crawl uses" not in run.said
+        with show(data, "crawl", "--delay", "0", bare, dsn=database, terminal=True) as run:
+            assert run.ends() == 0, run.logs
+        line = f"{bare} has no https (the host does not speak TLS). The crawl uses http://{bare}/"
+        assert run.said.count(line) == 1
+        assert (200, "/") in web.requests()
 
 
 def failed_pages(database: str) -> int:

@@ -165,6 +165,7 @@ def test_a_removed_page_stays_away_whatever_is_killed(database: str, tmp_path: P
         stage.crawl.usher("hosts", "recrawl", host, "--pass")
         words = ("remove", host, "--reason", "notice 18", "--yes")
         stage.crawl.usher(*words)
+        # The whole host is removed, so the word of every page must be gone, not only that of the private ones.
         assert eventually(
             lambda: all(search(stage, front, COMMON) == [] for front in FRONTS), HIDING_SECONDS
         )
@@ -179,6 +180,7 @@ def test_a_removed_page_stays_away_whatever_is_killed(database: str, tmp_path: P
         ):
             stage.processes.kill(name)
             for _ in range(5):
+                # None is right too: a front-end that was killed, or has no server left, cannot answer.
                 assert not any(search(stage, front, COMMON) for front in FRONTS), name
                 time.sleep(0.1)
         left = "select count(*) from work.guestbook where indexed_in is not null"

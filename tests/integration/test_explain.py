@@ -108,6 +108,8 @@ async def test_what_is_not_inside(house: House) -> None:
 
 
 async def test_a_page_that_waits(house: House) -> None:
+    assert await house.told() == (False, "It waits, but Usher is not running.", "usher up")
+    await house.component("b:1", "index-builder")
     assert await house.told() == (False, "It waits, but no crawler is online.", "usher crawler")
     crawler = await house.component("c:1", "crawler")
     assert await house.told() == (False, "It waits for its turn.", "usher status")
@@ -206,6 +208,33 @@ async def test_from_the_chunk_to_the_rows(house: House) -> None:
     await house.seat(chunk, other, 2, "loaded")
     await house.run("update work.component set health = 'healthy'")
     assert await house.told() == (True, f"in chunk {chunk}, in 2 of 2 rows.", "")
+
+
+async def test_what_is_in_the_index_while_nothing_runs(house: House) -> None:
+    crawler = await house.component("c:1", "crawler")
+    server = await house.component("s:1", "index-server", row=1)
+    chunk = await house.chunk(crawler, index_state="built")
+    await house.seat(chunk, server, 1, "loaded")
+    await house.page(state="crawled", chunk_id=chunk, indexed_in=chunk, text64=7)
+    assert (await house.finding()).is_searchable
+    stop = "update work.component set state = 'waiting', state_reason = 'stopped' where host = %s"
+    await house.run(stop, "s:1")
+    in_index = f"It is in the index (chunk {chunk}), but"
+    assert await house.told() == (
+        False,
+        f"{in_index} no index server is online.",
+        "usher index-server",
+    )
+    await house.run(stop, "c:1")
+    assert await house.told() == (False, f"{in_index} Usher is not running.", "usher up")
+    # Killed: the components gave no sign of life for long, and a watchdog may have noticed it.
+    for health in ("healthy", "failure"):
+        silent = "update work.component set state = 'online', state_reason = '', seen_at = %s, health = %s"
+        await house.run(silent, NOW - HOUR, health)
+        assert await house.told() == (False, f"{in_index} Usher is not running.", "usher up")
+    await house.run("delete from work.placement")
+    words = f"Its chunk {chunk} is not in the index yet, and Usher is not running."
+    assert await house.told() == (False, words, "usher up")
 
 
 async def test_the_same_text_elsewhere(house: House) -> None:

@@ -47,6 +47,21 @@ def test_ties_are_ordered_by_url(engine: Engine) -> None:
     assert set(paths(engine, 3)) == {"better0", "better1", "better2"}
 
 
+def test_ties_have_the_same_order_however_the_index_was_filled(tmp_path: Path) -> None:
+    """As after a restore: the same pages in other chunks, and some of them loaded again."""
+    query, orders = parse_query("everywhere"), []
+    for number, chunks in enumerate((2, 9)):
+        engine = Engine.open(tmp_path / str(number), heap=HEAP)
+        for chunk in [*range(1, chunks + 1), 1]:
+            engine.add(chunk, [alike(n, chunk) for n in range(chunk - 1, ALIKE, chunks)])
+            engine.commit()
+        hits = engine.search(query, 20, stats=engine.stats(query)).hits
+        orders.append([hit.url for hit in sorted(hits, key=rank_key)])
+        engine.close()
+    assert orders[0] == orders[1]
+    assert len(set(orders[0])) == 20
+
+
 def test_pages_of_ties_have_each_hit_once(engine: Engine) -> None:
     found = [path for offset in range(0, ALIKE + 3, 7) for path in paths(engine, 7, offset)]
     assert len(found) == len(set(found)) == ALIKE + 3

@@ -187,6 +187,21 @@ async def test_a_page_leaves_the_index_and_returns_as_the_model_says(
     assert (settled.after is None) == gone
 
 
+async def test_the_index_has_no_page_whose_text_could_not_be_read(conn: Connection) -> None:
+    """A crawler that reports no text and no reason may have one: it reports only what the seed asks for."""
+    number = await crawling(conn, "/", "/broken", "/cut")
+    reason = "it is not a readable PDF"
+    reports = [
+        FetchReport(number, "/", "success", 7),
+        FetchReport(number, "/broken", "success", 7, reason=reason),
+        FetchReport(number, "/cut", "success", 7, reason=reason, text64=5),
+    ]
+    settled = await guestbook.settle(conn, reports=reports, now=NOW)
+    assert {page.path: page.after for page in settled} == {"/": 7, "/broken": None, "/cut": 7}
+    rows = await conn.execute("select path, work.page_result(g) from work.guestbook g")
+    assert dict(await rows.fetchall()) == {"/": "indexed", "/broken": "empty", "/cut": "indexed"}
+
+
 async def test_a_crawl_closes_when_nothing_waits(conn: Connection) -> None:
     number = await crawling(conn, "/a", "/b")
     await guestbook.settle(conn, reports=[FetchReport(number, "/a", "success", 7)], now=NOW)

@@ -35,6 +35,23 @@ def test_a_typed_scheme_wins(database: str) -> None:
     assert rows(database, "select scheme from work.hosts") == [(HTTP,)]
 
 
+def test_a_url_without_a_scheme_has_the_scheme_that_the_guestbook_has(database: str) -> None:
+    assert at(database, "add", f"http://{HOST}/a", f"http://{HOST}/b").code == 0
+    with psycopg.connect(database) as conn:
+        conn.execute("update work.guestbook set scheme = 1 where path = '/b'")
+    for path, scheme in (("/a", "http"), ("/b", "https"), ("/c", "http")):
+        url, bare = f"{scheme}://{HOST}{path}", f"{HOST}{path}"
+        assert at(database, "explain", bare).out.splitlines()[0] == url
+        explained = at(database, "explain", "--json", bare).json
+        assert (explained["url"], explained["canonical"]) == (bare, url)
+        assert url in at(database, "add", "--dry-run", bare).out
+        assert at(database, "explain", f"https://{bare}").out.startswith(f"https://{bare}\n")
+    assert at(database, "pages", "show", f"{HOST}/a").out.startswith(
+        f"page        http://{HOST}/a\n"
+    )
+    assert f"→ usher add http://{HOST}/c" in at(database, "pages", "show", f"{HOST}/c").err
+
+
 def test_only_typed_arguments_permit_private_hosts(database: str, tmp_path: Path) -> None:
     permitted = "select host, port, host(addresses[1]) from work.private_access order by port"
     file = tmp_path / "urls"

@@ -3,12 +3,14 @@
 Only commands call this module, with their own arguments: never with lines of a file, a page, a feed or an HTTP call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from usher.crawl import private_permission
+from usher.crawl.http.connect import NOT_TLS
+from usher.crawl.http.fetch import Fetcher, FetchResponse
 from usher.db.pool import Connection, Database
-from usher.door import admin, hosts, private_access
+from usher.door import admin, guestbook, hosts, private_access
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
 
@@ -18,8 +20,7 @@ async def prepare_hosts(db: Database, texts: Sequence[str], *, retry: bool) -> l
     Permits connections to hosts that are not public. A typed scheme replaces the stored one. With `retry`, what failed
     without a response is tried again at once: the cause may be gone, and a person waits.
     """
-    async with db.transaction() as conn:
-        complete = [await with_scheme(conn, text) for text in texts]
+    complete = await with_schemes(db, texts)
     urls = [url for text in complete if isinstance(url := parse(text), Url)]
     await allow_private_hosts(db, urls)
     async with db.transaction() as conn:
@@ -29,13 +30,45 @@ async def prepare_hosts(db: Database, texts: Sequence[str], *, retry: bool) -> l
     return complete
 
 
+async def with_schemes(db: Database, texts: Sequence[str]) -> list[str]:
+    """The URLs that a person types, each with a scheme if it is known; nothing is changed."""
+    async with db.transaction() as conn:
+        return [await with_scheme(conn, text) for text in texts]
+
+
 async def with_scheme(conn: Connection, text: str) -> str:
-    """The URL with the scheme of its host, if the text has none and the host is registered; else the text."""
+    """The URL with the scheme of its page, else of its host, if the text has none; the text if neither is known."""
     url = parse(text)
     if isinstance(url, UrlRefusal) or has_scheme(text, url):
         return text
     host = await admin.show_host(conn, name=url.host)
-    return text if host is None else str(replace(url, scheme=Scheme(host.scheme)))
+    if host is None:
+        return text
+    page = await guestbook.page(conn, domain64=host.domain64, path=url.path)
+    return str(replace(url, scheme=Scheme(page.scheme if page else host.scheme)))
+
+
+async def with_working_schemes(
+    db: Database, fetcher: Fetcher, texts: Sequence[str], *, say: Callable[[str], None]
+) -> list[str]:
+    """As `with_schemes`, but with http for a new host without a typed scheme that has only http."""
+    complete = await with_schemes(db, texts)
+    for number, text in enumerate(complete):
+        url = parse(text)
+        if isinstance(url, Url) and not has_scheme(text, url):
+            http = replace(url, scheme=Scheme.HTTP)
+            https_response = await fetch_robots(fetcher, url)
+            has_no_https = https_response.kind == "refused" or https_response.error == NOT_TLS
+            if has_no_https and (await fetch_robots(fetcher, http)).status is not None:
+                say(f"{url.host} has no https ({https_response.error}). The crawl uses {http}")
+                complete[number] = str(http)
+    return complete
+
+
+async def fetch_robots(fetcher: Fetcher, url: Url) -> FetchResponse:
+    """Fetch robots.txt, which may always be requested; a private host is permitted because the operator named it."""
+    robots = replace(url, path="/robots.txt")
+    return await fetcher.get(robots, permission=await private_permission.needed_permission(robots))
 
 
 def typed_url(text: str) -> Url | None:

@@ -79,11 +79,13 @@ class StaleCopy:
 
 @dataclass(frozen=True, slots=True)
 class WorkerCounts:
-    """The number of rows, of working crawlers and of working builders."""
+    """The number of rows, and of running components: crawlers and builders that work, index servers, all types."""
 
     rows: int
     crawlers: int
     builders: int
+    index_servers: int
+    running: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,13 +72,15 @@ group by o.chunk_id, o.newer, o.at, o.held
 order by o.at desc;
 
 -- name: worker_counts
--- The number of rows, and of the crawlers and builders that work.
+-- The number of rows, and of the components that run: crawlers and builders that work, index servers, and all types.
 select
     h."rows",
-    count(c.id) filter (where c.type = 'crawler') as crawlers,
-    count(c.id) filter (where c.type = 'index-builder') as builders
+    count(c.id) filter (where c.type = 'crawler' and c.state <> 'paused') as crawlers,
+    count(c.id) filter (where c.type = 'index-builder' and c.state <> 'paused') as builders,
+    count(c.id) filter (where c.type = 'index-server') as index_servers,
+    count(c.id) as running
 from work.settings h
-left join work.component c on c.health <> 'failure' and c.state not in ('error', 'paused')
+left join work.component c on c.health <> 'failure' and c.state <> 'error'
     and coalesce(c.seen_at, c.registered_at) >= %(quiet)s
     and not (c.state = 'waiting' and c.state_reason like 'stopped%%')
 group by h."rows";

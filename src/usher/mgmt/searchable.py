@@ -30,10 +30,12 @@ def searchability(
 ) -> Searchability:
     """Decide whether searches find a page of the guestbook."""
     if trail.answering:
-        return is_searchable(trail)
+        return is_searchable(trail) if trail.workers.index_servers else not_served(trail)
     chunk = trail.indexed
+    if chunk and not trail.workers.running and stage(chunk) != "parked":
+        return not_served(trail)
     why = not_loaded(chunk, trail) if chunk else not_indexed(url, page, rest, trail, now)
-    if not trail.older:
+    if not trail.older or not trail.workers.index_servers:
         return why
     before = f"as it was before, in chunk {trail.older[0].chunk_id}. {why.words}"
     return Searchability(before, why.command, is_searchable=True)
@@ -50,6 +52,16 @@ def is_searchable(trail: PageHistory) -> Searchability:
         words += "; the crawler did not report its text"
     command = f"usher chunks show {chunk}" if rows < trail.workers.rows else ""
     return Searchability(f"{words}.", command, is_searchable=True)
+
+
+def not_served(trail: PageHistory) -> Searchability:
+    """The text is in a chunk, but nothing runs that answers searches."""
+    words = f"It is in the index (chunk {trail.text.indexed_in}), but"
+    if trail.workers.running:
+        return Searchability(f"{words} no index server is online.", "usher index-server")
+    if not trail.copies:
+        words = f"Its chunk {trail.text.indexed_in} is not in the index yet, and"
+    return Searchability(f"{words} Usher is not running.", "usher up")
 
 
 def not_indexed(
@@ -85,6 +97,8 @@ def is_waiting(host: str, rest: HostRest, trail: PageHistory, now: datetime) -> 
         return Searchability(
             f"It waits, but its host is {rest.policy}{why}.", f"usher hosts open {quote(host)}"
         )
+    if not trail.workers.running:
+        return Searchability("It waits, but Usher is not running.", "usher up")
     if not trail.workers.crawlers:
         return Searchability("It waits, but no crawler is online.", "usher crawler")
     if rest.held_by is not None:

@@ -470,8 +470,8 @@ begin
         where g.ctid = t.place
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
             case when not g.last_modified_assigned then g.last_modified end as last_modified,
-            -- A page that should be in the index but is not is fetched without conditions.
-            g.indexed_in is not null or g.noindex or g.text64 is null as kept
+            -- A page that should be in the index but is not is fetched without conditions; so is one whose text could not be read.
+            g.indexed_in is not null or g.noindex as kept
     )
     select
         m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
@@ -1507,6 +1507,7 @@ begin
         noindex = case when described then paced.noindex else g.noindex end,
         indexed_in = case
             when paced.gone or paced.result in ('moved', 'barred') or (described and paced.noindex) then null
+            when paced.result = 'success' and paced.text64 is null and paced.reason is not null then null
             when paced.result = 'success' then paced.chunk_id
             else g.indexed_in
         end,

@@ -21,7 +21,7 @@ from usher.cli.wording import encodable, json_line, printable, without_password
 from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Reason, Verdict
-from usher.local.operator_urls import prepare_hosts
+from usher.local.operator_urls import prepare_hosts, with_schemes
 
 MAX_LISTED_ANSWERS = 50  # more are only counted
 VERDICT_ORDER = list(Verdict)
@@ -114,13 +114,16 @@ async def add_urls(app: App, options: AddOptions) -> AnswerCounts:
 async def prepare_typed(doorkeeper: Doorkeeper, options: AddOptions) -> AddOptions:
     """Permit private hosts, apply schemes and retry failures for URLs that a person types, as `usher crawl` does.
 
-    A job is no person, and neither is a long list of arguments.
+    A dry run changes nothing and only reads the schemes. A job is no person, and neither is a long list of arguments.
     """
     is_long = len(options.urls) > MAX_LISTED_ANSWERS
-    if options.dry_run or is_long or "USHER_JOB_ID" in os.environ:
+    if is_long or "USHER_JOB_ID" in os.environ:
         return options
     typed = [url for url in options.urls if url != "-"]
-    urls = await prepare_hosts(doorkeeper.db, typed, retry=options.hall_pass)
+    if options.dry_run:
+        urls = await with_schemes(doorkeeper.db, typed)
+    else:
+        urls = await prepare_hosts(doorkeeper.db, typed, retry=options.hall_pass)
     return replace(options, urls=(*urls, *(["-"] if "-" in options.urls else [])))
 
 

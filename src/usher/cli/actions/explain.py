@@ -1,7 +1,7 @@
 """`usher explain`: show one URL from the door to the search page, as text or JSON."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from usher.door.admin import HostDetails
 from usher.door.guestbook import GuestbookRow
 from usher.door.removals import Removal
 from usher.door.rules import Reason
+from usher.local.operator_urls import with_schemes
 from usher.mgmt import queries
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.page_history import PageHistory, StaleCopy
@@ -54,14 +55,16 @@ EXTRA_PAGES_TEXTS = {
 MAX_URL_CHARACTERS = 2_100
 
 
-async def read_explanation(app: App, url: str) -> "UrlExplanation":
+async def read_explanation(app: App, text: str) -> "UrlExplanation":
+    """What Usher knows about a URL that a person types."""
     from usher.observe.explain import explain
 
     async with open_door(app) as doorkeeper, open_database(app, "work", READER) as reader:
+        [url] = await with_schemes(doorkeeper.db, [text])
         explanation = await explain(doorkeeper, url, now=reader.clock.now(), reader=reader)
     if explanation.page is None:
-        say_demo_runs(app, f"explain {quote(url)}")
-    return explanation
+        say_demo_runs(app, f"explain {quote(text)}")
+    return replace(explanation, given=text)
 
 
 def show_explanation(app: App, text: str, *, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from usher.cli.app import App
 from usher.cli.output import echo
 from usher.cli.queue_access import queue_transaction
 from usher.cli.wording import counted, printable
+from usher.crawl.service import make_fetcher
 from usher.db.clock import server_time
 from usher.door.batch import UrlVerdict
 from usher.door.rules import Reason, Verdict
@@ -28,7 +29,7 @@ from usher.local.crawl import (
     watch_progress,
 )
 from usher.local.default_tasks import RECRAWL_NAME, add_default_tasks, jobs_find_the_database
-from usher.local.operator_urls import has_scheme
+from usher.local.operator_urls import has_scheme, with_working_schemes
 from usher.local.ports import DEMO_DIRECTORY
 from usher.observe.crawl_progress import read_progress
 from usher.shutdown import stop_events
@@ -87,6 +88,9 @@ async def crawl_urls(
     """Crawl from the first knock until every page is searchable; Abort if `stop` is set before."""
     if stop.is_set():
         raise click.Abort
+    async with make_fetcher(app.settings) as fetcher:
+        urls = await with_working_schemes(stack.door, fetcher, options.urls, say=app.say)
+    options = replace(options, urls=urls)
     answers, hosts = await knock_for_urls(stack, options)
     await show_refusals(app, stack, hosts, answers)
     view = await show_progress(app, stack, hosts, stop)

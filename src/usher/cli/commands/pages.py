@@ -16,17 +16,23 @@ RESULTS = (
 host_option = click.option("--host", metavar="HOST", help="Only pages of this host.")
 
 
-@click.group(cls=HelpGroup)
-def pages() -> None:
+@click.group(cls=HelpGroup, invoke_without_command=True)
+@click.pass_context
+def pages(context: click.Context) -> None:
     """List and show pages: what Usher knows about each URL, and which of them could not be fetched.
+
+    Without a command it lists pages, as `usher pages list` does.
 
     \b
     Examples:
+      usher pages
       usher pages list --host example.com --summary
       usher pages list --result blocked
       usher pages errors
       usher pages show https://example.com/news
     """
+    if context.invoked_subcommand is None:
+        context.invoke(list_)
 
 
 @pages.command(name="list")

@@ -24,6 +24,7 @@ from usher.errors import BadInput
 from usher.private_hosts import AllowList, HostPermission
 
 # What is wrong with a certificate, by OpenSSL's error codes.
+NOT_TLS: Final = "the host does not speak TLS"
 _CERTIFICATE_ERRORS: Final = {
     9: "is not valid yet",
     10: "has expired",
@@ -161,7 +162,7 @@ def _describe_tls(error: ssl.SSLError) -> str:
         unknown = f"is not valid: {error.verify_message}"
         return f"the certificate {_CERTIFICATE_ERRORS.get(error.verify_code, unknown)}"
     if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"):
-        return "the host does not speak TLS"
+        return NOT_TLS
     reason = (error.reason or "the connection was lost").replace("_", " ").lower()
     return f"the TLS handshake failed: {reason}"
 

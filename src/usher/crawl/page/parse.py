@@ -27,6 +27,8 @@ from usher.urls import Url
 __all__ = ["PageDocument", "ParsedPage", "extract_documents", "parse_page"]
 
 MAX_BYTES: Final = 10_000_000
+_READABLE_KINDS: Final = frozenset({"html", "text", "pdf"})
+_NO_TEXT: Final = "its content type has no text that Usher reads"
 
 _QUERY: Final = (
     "a[href]:not([rel~=nofollow i],[rel~=ugc i],[rel~=sponsored i]),"
@@ -65,7 +67,7 @@ def parse_page(
         noindex=allowed.noindex,
         nofollow=allowed.nofollow,
         text64=text64(decode(body, charset)) if kind == "text" else 0,
-        problem=problem,
+        problem=join_problems(problem, "" if kind in _READABLE_KINDS else _NO_TEXT),
     )
 
 

@@ -1590,8 +1590,8 @@ begin
         where g.ctid = t.place
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
             case when not g.last_modified_assigned then g.last_modified end as last_modified,
-            -- A page that should be in the index but is not is fetched without conditions.
-            g.indexed_in is not null or g.noindex or g.text64 is null as kept
+            -- A page that should be in the index but is not is fetched without conditions; so is one whose text could not be read.
+            g.indexed_in is not null or g.noindex as kept
     )
     select
         m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
@@ -1612,7 +1612,8 @@ $$;
 -- this neither changes nor returns them.
 -- * 304, or the same text in a changed page, counts as success and keeps the description of the text.
 -- * The index has the last text of a page, in the chunk `indexed_in`. A page leaves the index if it is gone (work.is_gone), moved,
---   barred by robots.txt, or asks not to be indexed.
+--   barred by robots.txt, or asks not to be indexed. A page without a text is not in the index if its crawler says why (it is
+--   not a readable PDF); without a reason the crawler may not have reported the text (work.may_hold_unreported_text).
 -- * revisit_time.sql decides when the page is fetched again.
 -- * A page whose copy was lost meanwhile is pending again if its crawler reports it as unchanged.
 -- * A page without a date of its server gets the date of its first fetch, also if the report has no description.
@@ -1721,6 +1722,7 @@ begin
         noindex = case when described then paced.noindex else g.noindex end,
         indexed_in = case
             when paced.gone or paced.result in ('moved', 'barred') or (described and paced.noindex) then null
+            when paced.result = 'success' and paced.text64 is null and paced.reason is not null then null
             when paced.result = 'success' then paced.chunk_id
             else g.indexed_in
         end,
