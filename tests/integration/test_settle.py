@@ -193,13 +193,21 @@ async def test_the_index_has_no_page_whose_text_could_not_be_read(conn: Connecti
     reason = "it is not a readable PDF"
     reports = [
         FetchReport(number, "/", "success", 7),
-        FetchReport(number, "/broken", "success", 7, reason=reason),
+        FetchReport(number, "/broken", "success", 7, 200, reason=reason),
         FetchReport(number, "/cut", "success", 7, reason=reason, text64=5),
     ]
     settled = await guestbook.settle(conn, reports=reports, now=NOW)
     assert {page.path: page.after for page in settled} == {"/": 7, "/broken": None, "/cut": 7}
     rows = await conn.execute("select path, work.page_result(g) from work.guestbook g")
     assert dict(await rows.fetchall()) == {"/": "indexed", "/broken": "empty", "/cut": "indexed"}
+    await conn.execute("update work.guestbook set state = 'crawling', chunk_id = 7")
+    await guestbook.settle(
+        conn, reports=[FetchReport(number, "/broken", "unchanged", 7, status=304)], now=NOW
+    )
+    rows = await conn.execute(
+        "select indexed_in, reason from work.guestbook where path = '/broken'"
+    )
+    assert await rows.fetchall() == [(None, reason)]
 
 
 async def test_a_crawl_closes_when_nothing_waits(conn: Connection) -> None:

@@ -470,8 +470,8 @@ begin
         where g.ctid = t.place
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
             case when not g.last_modified_assigned then g.last_modified end as last_modified,
-            -- A page that should be in the index but is not is fetched without conditions; so is one whose text could not be read.
-            g.indexed_in is not null or g.noindex as kept
+            -- A page that should be in the index but is not is fetched without conditions.
+            g.indexed_in is not null or g.noindex or work.is_unreadable(g.indexed_in, g.text64, g.status, g.failures, g.reason) as kept
     )
     select
         m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
@@ -1021,6 +1021,10 @@ CREATE FUNCTION work.is_removed(host_name text, page_path text) RETURNS boolean
     );
 $$;
 
+CREATE FUNCTION work.is_unreadable(indexed_in bigint, text64 bigint, status smallint, failures smallint, reason text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$ select indexed_in is null and text64 is null and status in (200, 304) and failures = 0 and reason is not null $$;
+
 CREATE FUNCTION work.lock_out_knocks(domain64s bigint[]) RETURNS bigint[]
     LANGUAGE sql
     SET search_path TO ''
@@ -1501,7 +1505,11 @@ begin
         etag = case when described then paced.etag else g.etag end,
         scheme = coalesce(paced.scheme, g.scheme),
         status = paced.status,
-        reason = paced.reason,
+        reason = case
+            when paced.result = 'unchanged' and work.is_unreadable(g.indexed_in, g.text64, g.status, g.failures, g.reason)
+                then coalesce(paced.reason, g.reason)
+            else paced.reason
+        end,
         text64 = case when paced.result = 'success' then paced.text64 else g.text64 end,
         same_as = case when paced.result = 'success' then paced.original else g.same_as end,
         noindex = case when described then paced.noindex else g.noindex end,

@@ -63,7 +63,7 @@ grant execute on function
     work.settle(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],
         bigint[], boolean[], smallint[], text[], timestamptz)
     to usher_door, usher_mgmt;
-grant execute on function work.is_gone(text, smallint, boolean, smallint),
+grant execute on function work.is_gone(text, smallint, boolean, smallint), work.is_unreadable(bigint, bigint, smallint, smallint, text),
     work.revisit_pause(interval, text, boolean, smallint), work.adapted_cadence(interval, interval, boolean),
     work.hinted_pause(interval) to usher_door, usher_mgmt;
 grant execute on function work.close_crawls(bigint[], timestamptz), work.lock_out_knocks(bigint[]) to usher_door, usher_mgmt;

@@ -191,8 +191,8 @@ begin
         where g.ctid = t.place
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
             case when not g.last_modified_assigned then g.last_modified end as last_modified,
-            -- A page that should be in the index but is not is fetched without conditions; so is one whose text could not be read.
-            g.indexed_in is not null or g.noindex as kept
+            -- A page that should be in the index but is not is fetched without conditions.
+            g.indexed_in is not null or g.noindex or work.is_unreadable(g.indexed_in, g.text64, g.status, g.failures, g.reason) as kept
     )
     select
         m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,

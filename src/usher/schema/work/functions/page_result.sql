@@ -38,3 +38,9 @@ as $$
         else left(split_part(page.reason, ':', 1), 60)
     end
 $$;
+
+-- Whether a page is not in the index because its crawler could not read its text, as of a broken PDF or a picture. A 304 says that
+-- this is still so; after a failure the reason is that of the failure, and the page is fetched whole.
+create function work.is_unreadable(indexed_in bigint, text64 bigint, status smallint, failures smallint, reason text) returns boolean
+    language sql immutable
+as $$ select indexed_in is null and text64 is null and status in (200, 304) and failures = 0 and reason is not null $$;

@@ -3,7 +3,8 @@
 -- * 304, or the same text in a changed page, counts as success and keeps the description of the text.
 -- * The index has the last text of a page, in the chunk `indexed_in`. A page leaves the index if it is gone (work.is_gone), moved,
 --   barred by robots.txt, or asks not to be indexed. A page without a text is not in the index if its crawler says why (it is
---   not a readable PDF); without a reason the crawler may not have reported the text (work.may_hold_unreported_text).
+--   not a readable PDF), also after a 304 (work.is_unreadable); without a reason the crawler may not have reported the text
+--   (work.may_hold_unreported_text).
 -- * revisit_time.sql decides when the page is fetched again.
 -- * A page whose copy was lost meanwhile is pending again if its crawler reports it as unchanged.
 -- * A page without a date of its server gets the date of its first fetch, also if the report has no description.
@@ -106,7 +107,11 @@ begin
         etag = case when described then paced.etag else g.etag end,
         scheme = coalesce(paced.scheme, g.scheme),
         status = paced.status,
-        reason = paced.reason,
+        reason = case
+            when paced.result = 'unchanged' and work.is_unreadable(g.indexed_in, g.text64, g.status, g.failures, g.reason)
+                then coalesce(paced.reason, g.reason)
+            else paced.reason
+        end,
         text64 = case when paced.result = 'success' then paced.text64 else g.text64 end,
         same_as = case when paced.result = 'success' then paced.original else g.same_as end,
         noindex = case when described then paced.noindex else g.noindex end,

@@ -1167,6 +1167,12 @@ as $$
     end
 $$;
 
+-- Whether a page is not in the index because its crawler could not read its text, as of a broken PDF or a picture. A 304 says that
+-- this is still so; after a failure the reason is that of the failure, and the page is fetched whole.
+create function work.is_unreadable(indexed_in bigint, text64 bigint, status smallint, failures smallint, reason text) returns boolean
+    language sql immutable
+as $$ select indexed_in is null and text64 is null and status in (200, 304) and failures = 0 and reason is not null $$;
+
 -- functions/removal_after_404.sql
 
 -- Whether a page is gone after a fetch, so that it leaves the index. 410 is final at once. The first 404 of an indexed page may be
@@ -1590,8 +1596,8 @@ begin
         where g.ctid = t.place
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
             case when not g.last_modified_assigned then g.last_modified end as last_modified,
-            -- A page that should be in the index but is not is fetched without conditions; so is one whose text could not be read.
-            g.indexed_in is not null or g.noindex as kept
+            -- A page that should be in the index but is not is fetched without conditions.
+            g.indexed_in is not null or g.noindex or work.is_unreadable(g.indexed_in, g.text64, g.status, g.failures, g.reason) as kept
     )
     select
         m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
@@ -1613,7 +1619,8 @@ $$;
 -- * 304, or the same text in a changed page, counts as success and keeps the description of the text.
 -- * The index has the last text of a page, in the chunk `indexed_in`. A page leaves the index if it is gone (work.is_gone), moved,
 --   barred by robots.txt, or asks not to be indexed. A page without a text is not in the index if its crawler says why (it is
---   not a readable PDF); without a reason the crawler may not have reported the text (work.may_hold_unreported_text).
+--   not a readable PDF), also after a 304 (work.is_unreadable); without a reason the crawler may not have reported the text
+--   (work.may_hold_unreported_text).
 -- * revisit_time.sql decides when the page is fetched again.
 -- * A page whose copy was lost meanwhile is pending again if its crawler reports it as unchanged.
 -- * A page without a date of its server gets the date of its first fetch, also if the report has no description.
@@ -1716,7 +1723,11 @@ begin
         etag = case when described then paced.etag else g.etag end,
         scheme = coalesce(paced.scheme, g.scheme),
         status = paced.status,
-        reason = paced.reason,
+        reason = case
+            when paced.result = 'unchanged' and work.is_unreadable(g.indexed_in, g.text64, g.status, g.failures, g.reason)
+                then coalesce(paced.reason, g.reason)
+            else paced.reason
+        end,
         text64 = case when paced.result = 'success' then paced.text64 else g.text64 end,
         same_as = case when paced.result = 'success' then paced.original else g.same_as end,
         noindex = case when described then paced.noindex else g.noindex end,
