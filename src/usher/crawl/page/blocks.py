@@ -42,7 +42,7 @@ _WITHOUT_TEXT: Final = (
     "annotation audio canvas datalist noembed noframes select svg template textarea title video"
 )
 _HIDDEN: Final = _WITHOUT_TEXT.split()
-_CODE: Final = frozenset({"pre", "xmp"})
+CODE: Final = frozenset({"pre", "xmp"})
 HEADINGS: Final = frozenset(_HEADINGS)
 PARAGRAPHS: Final = frozenset(_PARAGRAPHS)
 _TITLES: Final = HEADINGS | {"dt"}
@@ -226,7 +226,7 @@ class _BlockSplitter:
     def _end_block(self) -> None:
         """End the text since the last block; text that is only whitespace is no block."""
         element = self._element
-        text = _clean("".join(self._texts), is_code=element.tag in _CODE)
+        text = _clean("".join(self._texts), is_code=element.tag in CODE)
         self._texts.clear()
         link_chars, self._link_chars = self._link_chars, 0
         if not text:
