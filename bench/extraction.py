@@ -38,8 +38,8 @@ each phrase, at most 3 snippets with a menu"""
 WORLD = """the metric is that of the scrapinghub article-extraction-benchmark: multisets of runs of four words,
 precision and recall of each page, their means over all pages, and F1 of the two means. The text is what Usher indexes
 as the body of the document. CPU of Usher counts everything that the index builder does with a page (charset, parser,
-metadata, language, hashes); the peers get decoded text and return only the main text. A menu is
-three lines in a row of at most 4 words that are not in the article; a snippet is the first 240 characters of the text"""
+metadata, language, hashes); the peers get decoded text and return only the main text. A menu is three lines in a row
+of at most 4 words that are not in the article; a snippet is the first 240 characters of the text"""
 
 Shingles = Counter[tuple[str, ...]]
 
@@ -176,9 +176,10 @@ def note_boilerplate(
             f"{phrase!r} is in the main text of {count} of {pages} pages, and in {wanted} articles"
         )
     runs = [menu_lines(documents[page].text, article) for page, article in truth.items()]
+    menus = sum(run >= MIN_MENU_LINES for run in runs)
+    short = sum(0 < run < MIN_MENU_LINES for run in runs)
     bench.note(
-        f"the snippet has a menu on {sum(run >= MIN_MENU_LINES for run in runs)} of {pages} pages, and one or two short "
-        f"lines in a row that are not in the article on {sum(0 < run < MIN_MENU_LINES for run in runs)}"
+        f"the snippet has a menu on {menus} of {pages} pages, and one or two short lines on {short}"
     )
 
 

@@ -167,12 +167,7 @@ class _BlockSplitter:
             if role is None:
                 continue
             if role <= _CELL:
-                if texts:
-                    self._end_block()
-                if role == _CLOSE:
-                    self._close(name[1:])
-                else:
-                    self._open(role, name, attributes)
+                self._change_element(role, name, attributes)
             elif role == _HIDE:
                 hidden_until = "/" + name
             else:
@@ -180,6 +175,14 @@ class _BlockSplitter:
         if texts:
             self._end_block()
         self._element = self.result.elements[0]
+
+    def _change_element(self, role: int, name: str, attributes: str) -> None:
+        if self._texts:
+            self._end_block()
+        if role == _CLOSE:
+            self._close(name[1:])
+        else:
+            self._open(role, name, attributes)
 
     def _read_inline(self, role: int, attributes: str) -> None:
         if role == _LINK_END:

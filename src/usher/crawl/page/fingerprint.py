@@ -50,7 +50,7 @@ def simhash(text: str) -> int:
 
 
 def _bit_counts(features: "array[int]") -> list[int]:
-    """Return for each of 64 bits how many numbers have it; one operation counts a bit of the same byte of all numbers."""
+    """Return for each of 64 bits how many numbers have it; one operation counts a bit of all numbers."""
     if sys.byteorder == "big":
         features.byteswap()
     data = features.tobytes()
