@@ -182,7 +182,7 @@ async def test_what_is_begun_by_hand_needs_no_pause(linked: Linked) -> None:
     await linked.link("lighthouse", "/0", "/10")
     assert await linked.reindex(NOW, by_hand=True)
     [(reason,)] = await linked.ask("select reason from work.event where kind = 'reindexing'")
-    assert reason.startswith("new anchors for 1 pages of chunks ")
+    assert reason.startswith("new anchors or templates for 1 pages of chunks ")
     assert await linked.ask(
         "select pages from work.compaction_candidate where pages = %s",
         compaction.PAGES_PER_MERGED_CHUNK,

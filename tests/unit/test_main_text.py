@@ -83,10 +83,33 @@ def test_a_page_without_an_article_keeps_all_but_menus() -> None:
     assert "Imprint" not in document.text
 
 
-def test_a_short_page_is_kept_whole() -> None:
+def test_a_short_page_is_searchable_as_a_whole() -> None:
     document = page("<header>Example</header><p>Closed on Monday.</p><footer>Phone 123</footer>")
-    assert document.text == "Example\nClosed on Monday.\nPhone 123"
+    assert (document.text, document.rest) == ("Example\nClosed on Monday.", "Phone 123")
     assert len(document.text) < MIN_MAIN_CHARACTERS
+
+
+def test_links_before_the_first_paragraph_are_the_rest() -> None:
+    article = f"<h2>Windows</h2><p>{PROSE * 3}</p><a href=/next>Next</a>"
+    document = page(f"<main><a href=/all>Browse all posts</a>{article}</main>")
+    assert document.text == f"Windows\n{(PROSE * 3).strip()}\nNext"
+    assert document.rest == "Browse all posts"
+    section = article.replace("<h2>", "<h2 id=w>").replace(
+        "</h2>", "</h2><a href=/all>Browse all</a>"
+    )
+    assert page(f"<main>{section}</main>").text.startswith("Windows\nBrowse all\n")
+
+
+def test_a_list_of_links_with_a_note_keeps_its_links() -> None:
+    links = "".join(f"<p><a href=/{at}>Chapter {at} of the guide</a></p>" for at in range(20))
+    assert page(f"{links}<p>{PROSE}</p>").text.startswith("Chapter 0 of the guide")
+
+
+def test_the_menu_of_a_short_page_is_the_rest() -> None:
+    document = page(f"<nav>{MENU}</nav><p>A short note.</p>")
+    assert document.text == "A short note."
+    assert document.rest == "Home\nAbout us\nContact"
+    assert page(f"<nav>{MENU}</nav>").text == "Home\nAbout us\nContact"
 
 
 def test_a_name_is_not_believed_if_it_contains_most_of_the_text() -> None:

@@ -13,16 +13,18 @@ from usher.api.mgmt_calls import (
     require_chunk,
 )
 from usher.db.pool import Connection
+from usher.http.server.bodies import check_count
 from usher.http.server.endpoint import EndpointList
 from usher.messages.builder import (
     BuildQuery,
     ContentChunk,
     IndexChunkReport,
     PageLinks,
+    SiteTemplate,
     SourceChunk,
 )
 from usher.messages.components import ChunkState
-from usher.messages.fields import chunk_number
+from usher.messages.fields import MAX_PAGES_PER_CHUNK, chunk_number
 from usher.messages.index_server import ChunkPages
 from usher.mgmt import (
     anchors,
@@ -32,6 +34,7 @@ from usher.mgmt import (
     missing_chunks,
     page_keys,
     placements,
+    site_templates,
 )
 from usher.mgmt.chunks import ChunkToBuild
 from usher.mgmt.components import ComponentRecord
@@ -57,12 +60,16 @@ async def get_content_chunks(call: MgmtCall[BuildQuery]) -> list[ContentChunk]:
     sources = await merge_sources(call, [chunk.chunk_id for chunk in claimed if chunk.host is None])
     keys = await page_keys_of(call, [chunk.chunk_id for chunk in claimed if chunk.host is not None])
     links = await links_of(call, [chunk.chunk_id for chunk in claimed])
+    # After the links: a page whose template changes later is scheduled to be indexed again.
+    templates, samples = await templates_of(call, claimed)
     return [
         content_chunk(
             chunk,
             sources.get(chunk.chunk_id),
             keys.get(chunk.chunk_id),
             links.get(chunk.chunk_id, []),
+            templates.get(chunk.chunk_id, []),
+            samples.get(chunk.chunk_id, {}),
         )
         for chunk in claimed
     ]
@@ -88,6 +95,8 @@ def content_chunk(
     sources: list[SourceChunk] | None,
     pages: ChunkPages | None,
     links: list[PageLinks],
+    templates: list[SiteTemplate],
+    samples: dict[str, int],
 ) -> ContentChunk:
     return ContentChunk(
         chunk_id=chunk.chunk_id,
@@ -99,6 +108,8 @@ def content_chunk(
         made_of=sources,
         # A merge replaces the anchors that the index has, also by none.
         links=[page for page in links if sources or page.depth or page.inlinks],
+        templates=templates,
+        samples=samples,
     )
 
 
@@ -116,6 +127,20 @@ async def links_of(call: MgmtCall[BuildQuery], chunk_ids: list[int]) -> dict[int
         return {}
     async with mgmt_connection(call, alone=True) as conn:
         return await anchors.page_links(conn, chunk_ids)
+
+
+async def templates_of(
+    call: MgmtCall[BuildQuery], claimed: list[ChunkToBuild]
+) -> tuple[dict[int, list[SiteTemplate]], dict[int, dict[str, int]]]:
+    """The templates of the hosts of chunks, and the pages of crawled chunks whose lines the builder reports."""
+    if not claimed:
+        return {}, {}
+    crawled = [chunk.chunk_id for chunk in claimed if chunk.host is not None]
+    async with mgmt_connection(call, alone=True) as conn:
+        templates = await site_templates.chunk_templates(
+            conn, [chunk.chunk_id for chunk in claimed]
+        )
+        return templates, await site_templates.pages_to_sample(conn, crawled)
 
 
 async def merge_sources(
@@ -142,6 +167,7 @@ async def is_only_builder(conn: Connection, builder: ComponentRecord) -> bool:
 async def set_index_state(call: MgmtCall[IndexChunkReport]) -> ChunkState:
     """Record a report. A builder may repeat its report, but it cannot undo a final state."""
     report, chunk = call.body, chunk_number(call.body.chunk_id)
+    check_count(report.samples, "samples", MAX_PAGES_PER_CHUNK)
     if report.state == "propagated":
         component = await calling_component(call, *PROPAGATORS)
         async with mgmt_connection(call) as conn:
@@ -175,6 +201,7 @@ async def settle(
             )
             if is_built:
                 await placements.place_chunks(conn, [chunk], now=now)
+                await site_templates.add_samples(conn, chunk, report.samples)
             return is_built
         case "error":
             reason = report.reason or "the builder could not build it"

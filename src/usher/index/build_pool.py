@@ -24,6 +24,7 @@ MAX_MEMORY_BYTES: Final = 4 << 30  # of address space: Python and its libraries 
 MAX_FATAL_PAGES: Final = 5  # per chunk; a chunk with more is hostile
 START_SECONDS: Final = 60.0  # until the first page: a busy machine starts processes slowly
 EXIT_SECONDS: Final = 5.0
+MAX_MESSAGE_BYTES: Final = 16 << 20  # of a worker; the samples of 1,000 pages have 3 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,7 @@ class BuildWorker:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 start_new_session=True,
+                limit=MAX_MESSAGE_BYTES,
             )
         return self._process
 

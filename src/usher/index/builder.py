@@ -171,6 +171,8 @@ class Builder:
                 sources=sources,
                 name=content_name(claim),
                 links=claim.links,
+                templates=claim.templates,
+                samples=claim.samples,
             )
             built = await self.pool.build(job)
         except UsherError as error:
@@ -247,7 +249,9 @@ class Builder:
         if outcome.foreign:
             # Before the chunk is settled: a builder that is killed here builds and reports it again.
             await self._report_foreign(outcome.foreign)
-        await self.mgmt.built(chunk, sha256=outcome.sha256, size=outcome.size)
+        await self.mgmt.built(
+            chunk, sha256=outcome.sha256, size=outcome.size, samples=outcome.samples
+        )
         log.debug("built", chunk=chunk, documents=outcome.documents, skipped=outcome.skipped)
         self.built += 1
         BUILT.labels("built").inc()

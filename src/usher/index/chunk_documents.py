@@ -18,7 +18,8 @@ from usher.crawl.warc.reader import WarcEntry, read_entries
 from usher.index import chunk_file
 from usher.index.document import IndexDocument, SkippedPage, from_page, with_links
 from usher.index.page_filter import PageFilter
-from usher.messages.builder import PageLinks
+from usher.index.site_template import page_sample, without_template
+from usher.messages.builder import PageLinks, PageSample, SiteTemplate
 from usher.messages.components import ForeignPages
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
@@ -39,7 +40,8 @@ class BuildJob(Struct, frozen=True):
     """An index chunk to build: from the content file, or from `sources` if it is merged from other chunks.
 
     Only pages with these keys are indexed. `skip` has the reasons by page position. Errors call the content by `name`.
-    `links` are the anchors of the pages.
+    `links` are the anchors of the pages, `templates` those of their hosts. `samples` has the pages whose lines are
+    reported.
     """
 
     chunk: int
@@ -51,6 +53,8 @@ class BuildJob(Struct, frozen=True):
     sources: list[MergeSource] | None = None
     name: str = ""
     links: list[PageLinks] = []
+    templates: list[SiteTemplate] = []
+    samples: dict[str, int] = {}
 
 
 class BuiltChunk(Struct, frozen=True):
@@ -64,6 +68,7 @@ class BuiltChunk(Struct, frozen=True):
     size: int
     skipped: dict[str, int] = {}
     foreign: ForeignPages | None = None
+    samples: list[PageSample] = []
 
 
 def build_chunk(job: BuildJob, report_position: Callable[[int], None]) -> BuiltChunk:
@@ -72,7 +77,7 @@ def build_chunk(job: BuildJob, report_position: Callable[[int], None]) -> BuiltC
     skipped: Counter[str] = Counter()
     page_filter = PageFilter(job.chunk, job.keys, job.textless_keys)
     budget = chunk_file.SizeBudget()
-    links = {page.key: page for page in job.links}
+    completion, samples = PageCompletion(job), dict[str, PageSample]()
     for position, entry in enumerate(read_entries(Path(job.content), name=job.name)):
         report_position(position)
         reason = job.skip.get(position) or skip_reason(entry)
@@ -85,18 +90,33 @@ def build_chunk(job: BuildJob, report_position: Callable[[int], None]) -> BuiltC
             continue
         # If the content has a page twice, the last visit counts.
         documents[key] = []
-        for outcome in read_page(entry, url, job.chunk):
+        for outcome in read_page(entry, url, job.chunk, job.samples.get(key)):
             if isinstance(outcome, SkippedPage):
                 skipped[outcome.reason[:MAX_REASON_CHARACTERS]] += 1
+            elif isinstance(outcome, PageSample):
+                samples[key] = outcome
             else:
                 is_first = not documents[key]
-                documents[key].append(with_links(outcome, links.get(key), is_first=is_first))
+                documents[key].append(completion.complete(outcome, is_first=is_first))
         if not budget.fits(documents[key]):
             del documents[key]
             skipped["the index chunk is full"] += 1
     skipped["not reported as fetched"] += page_filter.textless
     built = write_chunk(job, list(chain.from_iterable(documents.values())), +skipped)
-    return replace(built, foreign=page_filter.report)
+    return replace(built, foreign=page_filter.report, samples=list(samples.values()))
+
+
+class PageCompletion:
+    """Adds to documents what MGMT knows about their pages and hosts."""
+
+    def __init__(self, job: BuildJob) -> None:
+        self._links = {page.key: page for page in job.links}
+        self._templates = {template.host: frozenset(template.lines) for template in job.templates}
+
+    def complete(self, document: IndexDocument, *, is_first: bool) -> IndexDocument:
+        """Return the document with its anchors and without the template of its host."""
+        linked = with_links(document, self._links.get(document.key), is_first=is_first)
+        return without_template(linked, self._templates.get(document.host, frozenset()))
 
 
 def page_key(url: Url) -> str:
@@ -116,8 +136,10 @@ def skip_reason(entry: WarcEntry) -> str:
     return "noindex" if entry.meta.get("noindex") is True else ""
 
 
-def read_page(entry: WarcEntry, url: Url, chunk: int) -> Iterator[IndexDocument | SkippedPage]:
-    """Parse one page; a failure skips only this page."""
+def read_page(
+    entry: WarcEntry, url: Url, chunk: int, sampled_id: int | None = None
+) -> Iterator[IndexDocument | SkippedPage | PageSample]:
+    """Parse one page; a failure skips only this page. If it has a `sampled_id`, yield its lines too."""
     key = page_key(url)
     answer = FetchResponse(url, headers=list(entry.headers))
     try:
@@ -130,6 +152,8 @@ def read_page(entry: WarcEntry, url: Url, chunk: int) -> Iterator[IndexDocument 
         )
         for page in pages:
             yield from_page(page, key=key, host=url.host, chunk=chunk, crawled=entry.at)
+        if sampled_id is not None and len(pages) == 1 and not pages[0].noindex:
+            yield page_sample(pages[0], sampled_id)
     except MemoryError:
         yield SkippedPage(key, "it needs too much memory")
     except Exception as error:  # noqa: BLE001 - a parser bug must not cost the other pages

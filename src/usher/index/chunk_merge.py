@@ -1,4 +1,4 @@
-"""Builds an index chunk by merging documents of other index chunks, with the present anchors of their pages."""
+"""Builds an index chunk by merging documents of other index chunks, with what MGMT knows about their pages now."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -8,8 +8,14 @@ from msgspec.structs import replace
 
 from usher.errors import BadInput
 from usher.index import chunk_file
-from usher.index.chunk_documents import BuildJob, BuiltChunk, MergeSource, write_chunk
-from usher.index.document import IndexDocument, with_links
+from usher.index.chunk_documents import (
+    BuildJob,
+    BuiltChunk,
+    MergeSource,
+    PageCompletion,
+    write_chunk,
+)
+from usher.index.document import IndexDocument
 from usher.index.page_filter import PageFilter
 
 
@@ -17,14 +23,14 @@ def merge_chunks(job: BuildJob, report_position: Callable[[int], None]) -> Built
     """Write the merged index chunk; reports the position of each source before it is read."""
     documents: list[IndexDocument] = []
     budget = chunk_file.SizeBudget()
-    links = {page.key: page for page in job.links}
+    completion = PageCompletion(job)
     keys: set[str] = set()
     for position, source in enumerate(job.sources or []):
         report_position(position)
         for stored in wanted_documents(source, job.chunk):
             is_first = stored.key not in keys
             keys.add(stored.key)
-            document = with_links(stored, links.get(stored.key), is_first=is_first)
+            document = completion.complete(stored, is_first=is_first)
             if not budget.fits([document]):
                 raise BadInput(f"The sources of chunk {job.chunk} are too large for one chunk.")
             documents.append(document)

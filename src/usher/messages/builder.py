@@ -1,10 +1,22 @@
 """Messages of index builders: crawled chunks to build, and their index."""
 
-from typing import Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from usher.messages.fields import ByteCount, ChunkId, ComponentRequest, ReasonText, Sha256, UpTo1000
+from usher.messages.fields import (
+    ByteCount,
+    ChunkId,
+    ComponentRequest,
+    PositiveId,
+    ReasonText,
+    Sha256,
+    UpTo1000,
+)
+
+MAX_LINES_PER_SAMPLE: Final = 256
+
+Hash32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class BuildQuery(ComponentRequest, kw_only=True):
@@ -40,11 +52,27 @@ class PageLinks(Struct, omit_defaults=True):
     anchors: list[AnchorCount] = []
 
 
+class SiteTemplate(Struct):
+    """The hashes of lines that many pages of a host have."""
+
+    host: str
+    lines: list[int]
+
+
+class PageSample(Struct):
+    """The hashes of the lines of a page, and of its whole main text."""
+
+    page_id: PositiveId
+    body: Hash32
+    lines: Annotated[list[Hash32], Meta(max_length=MAX_LINES_PER_SAMPLE)]
+
+
 class ContentChunk(Struct, omit_defaults=True):
     """A crawled chunk and the crawler that has it; or without a crawler, the chunks that it is merged from.
 
     `keys` are its pages: the builder drops all others, and reports those that are not in `textless_keys`. `links` says
-    what links say about the pages.
+    what links say about the pages. The builder moves the lines of `templates` out of the main text, and reports the
+    lines of the pages in `samples`, which has the number of each by its key.
     """
 
     chunk_id: int
@@ -55,10 +83,15 @@ class ContentChunk(Struct, omit_defaults=True):
     bytes: int | None = None
     made_of: list[SourceChunk] | None = None
     links: list[PageLinks] = []
+    templates: list[SiteTemplate] = []
+    samples: dict[str, int] = {}
 
 
 class IndexChunkReport(ComponentRequest, kw_only=True):
-    """The state of a chunk's index. `missing` says that an error is the crawler's, which lost the content."""
+    """The state of a chunk's index. `missing` says that an error is the crawler's, which lost the content.
+
+    `samples` are the lines of the pages for which the builder was asked.
+    """
 
     chunk_id: ChunkId
     state: Literal["building", "built", "error", "propagated"]
@@ -66,3 +99,4 @@ class IndexChunkReport(ComponentRequest, kw_only=True):
     bytes: ByteCount | None = None
     reason: ReasonText = ""
     missing: bool = False
+    samples: tuple[PageSample, ...] = ()

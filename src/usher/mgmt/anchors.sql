@@ -30,7 +30,8 @@ with page as materialized (
     ) known on true
     where c.inlinks <> coalesce(known.indexed_inlinks, 0) or known.reindex_at is not null
     order by c.id
-    on conflict (page_id) do update set indexed_inlinks = excluded.indexed_inlinks, reindex_at = null
+    on conflict (page_id) do update
+    set indexed_inlinks = excluded.indexed_inlinks, reindex_at = null, has_old_template = false
 )
 select page.chunk_id, h.name || g.path as key, g.depth, counted.inlinks, t.texts, t.numbers
 from page

@@ -1,7 +1,7 @@
-"""Re-indexing: pages whose anchors changed much are indexed again, without fetching them.
+"""Re-indexing: pages whose anchors or site template changed much are indexed again, without fetching them.
 
 The watchdog begins a merge of these pages, as compaction does: a builder takes their documents from the index chunks
-and adds the new anchors.
+and adds the new anchors and templates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
-from usher.mgmt import anchors, compaction, components
+from usher.mgmt import anchors, compaction, components, site_templates
 from usher.mgmt.compaction import (
     MAX_SOURCES_PER_CHUNK,
     MERGE_TIMEOUT,
@@ -68,10 +68,11 @@ def plan(pages: Sequence[DuePage], *, now: datetime, by_hand: bool = False) -> R
 async def reindex(conn: Connection, *, now: datetime, by_hand: bool = False) -> MergedChunk | None:
     """Begin to index due pages again, if compaction leaves a merge free; needs a transaction.
 
-    `by_hand` checks all anchors first, and includes pages whose anchors changed a moment ago.
+    `by_hand` checks all anchors and templates first, and includes pages for which they changed a moment ago.
     """
     if by_hand:
         await anchors.check_all_anchors(conn, now=now)
+        await site_templates.update_all_templates(conn, now=now)
     if not await compaction.may_begin_merge(conn):
         return None
     due = datetime.max.replace(tzinfo=UTC) if by_hand else now
@@ -84,7 +85,7 @@ async def reindex(conn: Connection, *, now: datetime, by_hand: bool = False) -> 
     merge = await compaction.begin_merge(conn, sources, now)
     # Without this, small chunks would pile up: compaction merges only chunks that had more pages.
     await store.add_candidate.run(conn, chunk=merge.chunk_id, pages=PAGES_PER_MERGED_CHUNK, now=now)
-    reason = f"new anchors for {compaction.describe(merge)}"
+    reason = f"new anchors or templates for {compaction.describe(merge)}"
     event = NewEvent(now, "reindexing", reason=reason, chunk_id=merge.chunk_id)
     await components.add_events(conn, event)
     return merge

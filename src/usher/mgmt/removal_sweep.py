@@ -12,7 +12,7 @@ from typing import Final
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.door import removals
-from usher.mgmt import anchors
+from usher.mgmt import anchors, site_templates
 from usher.removal_rules import RemovalRule
 
 store = load_statements(__file__)
@@ -99,6 +99,7 @@ async def _change(
     if removal.undone:
         return int(await store.readmit_removed.value(conn, pages=pages, now=now))
     await anchors.forget_anchors(conn, pages, now=now)
+    await site_templates.forget_samples(conn, pages)
     return int(await store.withdraw_removed.value(conn, pages=pages, now=now))
 
 

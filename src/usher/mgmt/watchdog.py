@@ -28,6 +28,7 @@ from usher.mgmt import (
     reindexing,
     removal_sweep,
     retention,
+    site_templates,
 )
 from usher.mgmt.components import ComponentRecord, NewEvent
 from usher.mgmt.health import Action, HealthLimits, HealthRecord, Ping
@@ -321,11 +322,12 @@ class Watchdog:
         )
 
     async def reindex(self, conn: Connection, now: datetime) -> None:
-        """Index pages again whose anchors changed much, and forget the anchors of links that are gone."""
+        """Index pages again whose anchors or template changed much; forget the anchors of links that are gone."""
         if now >= self.anchors_checked_at + ANCHOR_CHECK_INTERVAL:
             self.next_anchors = await anchors.check_anchors(conn, first=self.next_anchors, now=now)
             if not self.next_anchors:
                 self.anchors_checked_at = now
+        await site_templates.update_templates(conn, now=now)
         async with conn.transaction():
             merge = await reindexing.reindex(conn, now=now)
         if merge:

@@ -96,12 +96,14 @@ def _spellings(word: str) -> tuple[str, ...]:
 
 
 def _find_spellings(word: str) -> Iterator[str]:
-    folded = fold(word)
-    for match in _COMPOUND.finditer(folded):
-        if spelling := _join(match[0]):
+    folded = word.lower() if word.isascii() else fold(word)
+    for compound in _COMPOUND.findall(folded):
+        if spelling := _join(compound):
             yield spelling
-    yield from map(_symbol_name, _SYMBOLS.finditer(folded))
-    if _HUMP.search(word):
+    # Most words have no symbol, and a test is faster than the pattern.
+    if "+" in folded or "#" in folded or ".net" in folded:
+        yield from map(_symbol_name, _SYMBOLS.finditer(folded))
+    if folded != word and _HUMP.search(word):
         for letters in _LETTERS.findall(word):
             humps = _HUMPS.findall(letters)
             if 1 < len(humps) <= MAX_PARTS:

@@ -132,6 +132,55 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.add_samples(chunk bigint, pages bigint[], bodies integer[], line_pages bigint[], lines integer[]) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    changed bigint[];
+begin
+    with own as materialized (
+        select p.id from (select page_ids from work.chunk k where k.id = chunk) k cross join lateral unnest(k.page_ids) as p (id)
+    ),
+    line as materialized (
+        select page_id, array_agg(distinct line) as lines from unnest(line_pages, lines) as l (page_id, line) group by page_id
+    ),
+    written as (
+        insert into work.sampled_page as s (domain64, page_id, body, lines)
+        select g.domain64, given.page_id, given.body, coalesce(line.lines, '{}')
+        from (
+            select distinct on (page_id) page_id, body from unnest(pages, bodies) as n (page_id, body) order by page_id
+        ) given
+        join own on own.id = given.page_id
+        left join line on line.page_id = given.page_id
+        cross join lateral (select domain64 from work.guestbook where id = given.page_id offset 0) g
+        order by g.domain64, given.page_id
+        on conflict (domain64, page_id) do update set body = excluded.body, lines = excluded.lines
+        where s.body <> excluded.body or s.lines <> excluded.lines
+        returning domain64
+    )
+    select array_agg(domain64) into changed from written;
+    if changed is null then
+        return 0;
+    end if;
+    delete from work.sampled_page s
+    using (
+        select w.domain64, w.page_id, row_number() over (partition by w.domain64 order by work.sample_rank(w.page_id)) as place
+        from (select distinct unnest(changed) as domain64) h
+        cross join lateral (select domain64, page_id from work.sampled_page where domain64 = h.domain64 offset 0) w
+    ) ranked
+    where s.domain64 = ranked.domain64 and s.page_id = ranked.page_id and ranked.place > 32;
+    insert into work.site_template as t (domain64)
+    select distinct unnest(changed) as domain64 order by domain64
+    on conflict (domain64) do update set is_stale = true where not t.is_stale;
+    return cardinality(changed);
+end
+$$;
+
 CREATE FUNCTION work.allow_private(host_name text, host_port integer, pinned inet[], at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
@@ -253,17 +302,18 @@ begin
     insert into work.anchored_page as p (page_id, reindex_at)
     select c.page_id, case when work.anchors_changed(c.inlinks, coalesce(c.indexed_inlinks, 0)) then at + pause end
     from (
-        select g.page_id, work.inlinks(g.page_id) as inlinks, known.indexed_inlinks, known.reindex_at
+        select g.page_id, work.inlinks(g.page_id) as inlinks, known.indexed_inlinks, known.reindex_at, known.has_old_template
         from unnest(pages) as g (page_id)
         cross join lateral (
             select from work.guestbook where id = g.page_id and indexed_in is not null offset 0
         ) searchable
         left join lateral (
-            select indexed_inlinks, reindex_at from work.anchored_page where page_id = g.page_id offset 0
+            select indexed_inlinks, reindex_at, has_old_template from work.anchored_page where page_id = g.page_id offset 0
         ) known on true
         offset 0
     ) c
     where work.anchors_changed(c.inlinks, coalesce(c.indexed_inlinks, 0)) = (c.reindex_at is null)
+        and c.has_old_template is not true
     order by c.page_id
     on conflict (page_id) do update set reindex_at = excluded.reindex_at;
     return case when (select count(*) from (select from work.anchor where page_id > last limit 1) t) > 0 then last + 1 end;
@@ -901,6 +951,21 @@ begin
 end
 $$;
 
+CREATE FUNCTION work.forget_samples(pages bigint[]) RETURNS void
+    LANGUAGE sql
+    SET search_path TO ''
+    AS $$
+    with forgotten as (
+        delete from work.sampled_page s
+        using (select domain64, id from work.guestbook where id = any(pages)) g
+        where s.domain64 = g.domain64 and s.page_id = g.id
+        returning s.domain64
+    )
+    update work.site_template t set is_stale = true
+    from (select distinct domain64 from forgotten) f
+    where t.domain64 = f.domain64;
+$$;
+
 CREATE FUNCTION work.gains_pages(old bigint[], new bigint[]) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -1049,6 +1114,12 @@ CREATE FUNCTION work.may_hold_unreported_text(page work.guestbook) RETURNS boole
     AS $$
     select page.indexed_in is null and page.text64 is null and page.reason is null and page.state <> 'error'
         and not page.noindex and not page.gone and not page.removed;
+$$;
+
+CREATE FUNCTION work.min_template_pages(pages bigint) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select greatest(4, (pages + 7) / 8);
 $$;
 
 CREATE FUNCTION work.never_deleted() RETURNS trigger
@@ -1412,6 +1483,12 @@ CREATE FUNCTION work.revisit_pause(cadence interval, result text, gone boolean, 
     end
 $$;
 
+CREATE FUNCTION work.sample_rank(page bigint) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$
+    select hashint8extended(page, 0);
+$$;
+
 CREATE FUNCTION work.settle(domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -1606,6 +1683,76 @@ begin
     perform work.touch_hosts(r.host, r.subdomains, low, high);
     insert into work.event (at, kind, before, reason) values (at, 'removal_undone', left(r.target, 2300), left(author, 1000));
     return r.id;
+end
+$$;
+
+CREATE FUNCTION work.update_templates(most integer, pause interval, at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO ''
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+    hosts bigint[];
+    grown bigint[];
+begin
+    hosts := array(select domain64 from work.site_template where is_stale order by domain64 limit most for update skip locked);
+    if hosts = '{}' then
+        return 0;
+    end if;
+    with sample as materialized (
+        select s.* from unnest(hosts) as h (domain64)
+        cross join lateral (select domain64, page_id, body, lines from work.sampled_page where domain64 = h.domain64 offset 0) s
+    ),
+    host as (
+        select
+            h.domain64, count(distinct s.body) as pages,
+            case when count(*) >= 32 then max(work.sample_rank(s.page_id)) end as max_rank
+        from unnest(hosts) as h (domain64)
+        left join sample s on s.domain64 = h.domain64
+        group by h.domain64
+    ),
+    counted as (
+        select s.domain64, l.line, count(distinct s.body) as pages
+        from sample s
+        cross join lateral unnest(s.lines) as l (line)
+        group by s.domain64, l.line
+    ),
+    template as (
+        select c.domain64, (array_agg(c.line order by c.pages desc, c.line))[:500] as lines
+        from counted c
+        join host on host.domain64 = c.domain64
+        where c.pages >= work.min_template_pages(host.pages)
+        group by c.domain64
+    ),
+    decided as (
+        select host.*, n.lines, n.lines is not null and host.pages >= 2 * old.reindexed_pages as is_grown
+        from host
+        cross join lateral (select reindexed_pages from work.site_template where domain64 = host.domain64 offset 0) old
+        left join template n on n.domain64 = host.domain64
+    ),
+    updated as (
+        update work.site_template t
+        set lines = coalesce(d.lines, '{}'), pages = d.pages, max_rank = d.max_rank, is_stale = false,
+            reindexed_pages = case when d.is_grown then d.pages else t.reindexed_pages end
+        from decided d
+        where t.domain64 = d.domain64
+        returning t.domain64, d.is_grown
+    )
+    select array_agg(domain64) into grown from updated where is_grown;
+
+    insert into work.anchored_page as a (page_id, reindex_at, has_old_template)
+    select g.id, at + pause, true
+    from unnest(grown) as h (domain64)
+    cross join lateral (select id, indexed_in from work.guestbook where domain64 = h.domain64 order by path limit 1000) g
+    where g.indexed_in is not null
+    order by g.id
+    on conflict (page_id) do update
+    set reindex_at = coalesce(a.reindex_at, excluded.reindex_at), has_old_template = true
+    where not a.has_old_template;
+    return cardinality(hosts);
 end
 $$;
 
@@ -1962,12 +2109,15 @@ COMMENT ON COLUMN work.anchor.other_pages IS 'The linking pages of other hosts, 
 CREATE TABLE work.anchored_page (
     page_id bigint NOT NULL,
     indexed_inlinks integer DEFAULT 0 NOT NULL,
-    reindex_at timestamp with time zone
+    reindex_at timestamp with time zone,
+    has_old_template boolean DEFAULT false NOT NULL
 );
 
 COMMENT ON COLUMN work.anchored_page.indexed_inlinks IS 'Distinct linking pages (work.inlinks) when the anchors were last sent to a builder.';
 
-COMMENT ON COLUMN work.anchored_page.reindex_at IS 'When to index the page again (work.anchors_changed); null if not.';
+COMMENT ON COLUMN work.anchored_page.reindex_at IS 'When to index the page again; null if not.';
+
+COMMENT ON COLUMN work.anchored_page.has_old_template IS 'The page is indexed again because of the template of its host (work.update_templates), whatever its anchors.';
 
 ALTER TABLE work.chunk ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.chunk_id_seq
@@ -2219,6 +2369,20 @@ COMMENT ON COLUMN work.robots.status IS 'The answer of the server; null if it di
 
 COMMENT ON COLUMN work.robots.failures IS 'Failed attempts in a row; crawlers fetch no page of the host meanwhile.';
 
+CREATE TABLE work.sampled_page (
+    domain64 bigint NOT NULL,
+    page_id bigint NOT NULL,
+    body integer NOT NULL,
+    lines integer[] NOT NULL,
+    CONSTRAINT sampled_page_lines_few CHECK ((cardinality(lines) <= 256))
+);
+
+COMMENT ON TABLE work.sampled_page IS 'At most 32 pages of each host (work.sample_rank), and the lines of their main text.';
+
+COMMENT ON COLUMN work.sampled_page.body IS 'Hash of the main text: pages with the same text count once.';
+
+COMMENT ON COLUMN work.sampled_page.lines IS 'Hashes of lines at the beginning and end of the main text.';
+
 CREATE TABLE work.schema_migrations (
     version character varying NOT NULL
 );
@@ -2252,6 +2416,26 @@ CREATE TABLE work.settings (
 COMMENT ON COLUMN work.settings.revision IS 'Counts changes, so that doorkeepers notice that their cache is out of date.';
 
 COMMENT ON COLUMN work.settings.placed_rows IS 'For how many rows the placements of all chunks were last checked.';
+
+CREATE TABLE work.site_template (
+    domain64 bigint NOT NULL,
+    lines integer[] DEFAULT '{}'::integer[] NOT NULL,
+    pages integer DEFAULT 0 NOT NULL,
+    max_rank bigint,
+    reindexed_pages integer DEFAULT 0 NOT NULL,
+    is_stale boolean DEFAULT true NOT NULL,
+    CONSTRAINT site_template_lines_few CHECK ((cardinality(lines) <= 500))
+);
+
+COMMENT ON COLUMN work.site_template.lines IS 'Hashes of the lines that builders move out of the main text.';
+
+COMMENT ON COLUMN work.site_template.pages IS 'Different pages of the sample when the lines were computed.';
+
+COMMENT ON COLUMN work.site_template.max_rank IS 'Pages with a higher work.sample_rank are not sampled; null while there is room.';
+
+COMMENT ON COLUMN work.site_template.reindexed_pages IS 'The value of pages when the pages of the host were last scheduled to be indexed again.';
+
+COMMENT ON COLUMN work.site_template.is_stale IS 'The sample changed since the lines were computed.';
 
 CREATE TABLE work.sitemap (
     domain64 bigint NOT NULL,
@@ -2438,6 +2622,9 @@ ALTER TABLE ONLY work.retirement
 ALTER TABLE ONLY work.robots
     ADD CONSTRAINT robots_pkey PRIMARY KEY (domain64, scheme);
 
+ALTER TABLE ONLY work.sampled_page
+    ADD CONSTRAINT sampled_page_pkey PRIMARY KEY (domain64, page_id);
+
 ALTER TABLE ONLY work.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
 
@@ -2446,6 +2633,9 @@ ALTER TABLE ONLY work.server_load
 
 ALTER TABLE ONLY work.settings
     ADD CONSTRAINT settings_pkey PRIMARY KEY (is_only);
+
+ALTER TABLE ONLY work.site_template
+    ADD CONSTRAINT site_template_pkey PRIMARY KEY (domain64);
 
 ALTER TABLE ONLY work.sitemap
     ADD CONSTRAINT sitemap_pkey PRIMARY KEY (domain64, path);
@@ -2563,6 +2753,8 @@ CREATE INDEX removal_of_host ON work.removal USING btree (host) WHERE (undone_at
 CREATE UNIQUE INDEX removal_of_target ON work.removal USING btree (target) WHERE (undone_at IS NULL);
 
 CREATE INDEX removal_to_sweep ON work.removal USING btree (id) WHERE (swept_at IS NULL);
+
+CREATE INDEX site_template_stale ON work.site_template USING btree (domain64) WHERE is_stale;
 
 CREATE INDEX stale_copy_held ON work.stale_copy USING btree (chunk_id) WHERE held;
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html import unescape
-from itertools import zip_longest
 from typing import Final
 
 from usher.crawl.page.element_hints import Hint
@@ -17,7 +16,7 @@ from usher.crawl.page.element_hints import Hint
 MAX_UNCLOSED: Final = 20  # elements that an end tag may leave
 
 _BREAK: Final = "\0"  # a line break of the page, in texts whose other breaks are only spaces
-_TAG: Final = re.compile(r"<([^>]*)>")
+_TAG: Final = re.compile(r"<([^ >]*)([^>]*)>")  # name and attributes
 _ID: Final = re.compile(r' (?:id|name)="([^"\s]{1,200})"')
 _CLASS: Final = re.compile(r'(?<![^ ])class="([^"]*)"')
 _LINK_SIGNS: Final = " ¶§🔗\N{NO-BREAK SPACE}"  # documentation appends links with these to headings
@@ -42,7 +41,7 @@ _WITHOUT_TEXT: Final = (
     "annotation audio canvas datalist noembed noframes select svg template textarea title video"
 )
 _HIDDEN: Final = _WITHOUT_TEXT.split()
-_CODE: Final = frozenset({"pre", "xmp"})
+CODE: Final = frozenset({"pre", "xmp"})
 HEADINGS: Final = frozenset(_HEADINGS)
 PARAGRAPHS: Final = frozenset(_PARAGRAPHS)
 _TITLES: Final = HEADINGS | {"dt"}
@@ -153,56 +152,59 @@ class _BlockSplitter:
         parts = _TAG.split(_without_comments(html.replace(_BREAK, " ")))
         texts, roles = self._texts, _ROLES
         hidden_until = ""
-        for text, tag in zip_longest(parts[::2], parts[1::2], fillvalue=""):
+        for text, name, attributes in zip(
+            parts[::3], [*parts[1::3], ""], [*parts[2::3], ""], strict=True
+        ):
             if hidden_until:
-                hidden_until = hidden_until if tag != hidden_until else ""
+                hidden_until = hidden_until if name != hidden_until else ""
                 continue
             # Whitespace before the first word of a block is not needed.
             if text and (texts or not text.isspace()):
                 texts.append(text)
                 if self._in_link:
                     self._link_chars += len(text)
-            role = roles.get(tag) or roles.get(
-                tag.partition(" ")[0]
-            )  # most tags have no attributes
+            role = roles.get(name)
             if role is None:
                 continue
             if role <= _CELL:
-                self._change_element(role, tag)
+                self._change_element(role, name, attributes)
             elif role == _HIDE:
-                hidden_until = "/" + tag.partition(" ")[0]
+                hidden_until = "/" + name
             else:
-                self._read_inline(role, tag)
+                self._read_inline(role, attributes)
         if texts:
             self._end_block()
         self._element = self.result.elements[0]
 
-    def _change_element(self, role: int, tag: str) -> None:
+    def _change_element(self, role: int, name: str, attributes: str) -> None:
         if self._texts:
             self._end_block()
         if role == _CLOSE:
-            self._close(tag[1:])
+            self._close(name[1:])
         else:
-            self._open(role, tag)
+            self._open(role, name, attributes)
 
-    def _read_inline(self, role: int, tag: str) -> None:
+    def _read_inline(self, role: int, attributes: str) -> None:
         if role == _LINK_END:
             self._in_link = False
         elif role == _LINE_BREAK:
             self._texts.append(_BREAK)
-        else:
-            if role == _LINK and " href=" in tag:
+        elif attributes:
+            if role == _LINK and " href=" in attributes:
                 self._in_link = True
-            if not self._anchor and ("id=" in tag or "name=" in tag) and (match := _ID.search(tag)):
-                self._anchor = match[1]
+            if not self._anchor and ("id=" in attributes or "name=" in attributes):
+                self._set_anchor(attributes)
 
-    def _open(self, role: int, tag: str) -> None:
-        name, _, attributes = tag.partition(" ")
+    def _open(self, role: int, name: str, attributes: str) -> None:
         if role == _CELL:
             self._separator = "\n" if self._is_new_row else " "
         self._is_new_row = name == "tr"
         self._element = self._add_element(name, self._element, attributes)
-        if attributes and 'id="' in attributes and (match := _ID.search(tag)):
+        if attributes and 'id="' in attributes:
+            self._set_anchor(attributes)
+
+    def _set_anchor(self, attributes: str) -> None:
+        if match := _ID.search(attributes):
             self._anchor = match[1]
 
     def _add_element(self, tag: str, parent: Element | None, attributes: str) -> Element:
@@ -226,7 +228,7 @@ class _BlockSplitter:
     def _end_block(self) -> None:
         """End the text since the last block; text that is only whitespace is no block."""
         element = self._element
-        text = _clean("".join(self._texts), is_code=element.tag in _CODE)
+        text = _clean("".join(self._texts), is_code=element.tag in CODE)
         self._texts.clear()
         link_chars, self._link_chars = self._link_chars, 0
         if not text:

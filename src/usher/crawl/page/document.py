@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 from urllib.parse import unquote
 
-from usher.crawl.page.blocks import split_blocks
+from usher.crawl.page.blocks import CODE, split_blocks
 from usher.crawl.page.fingerprint import join_problems, language, shorten, simhash, text64
 from usher.crawl.page.head import PageHead
 from usher.crawl.page.main_text import join_blocks, select_text
@@ -37,6 +37,7 @@ class PageDocument:
     text: str = ""
     rest: str = ""
     sections: list[PageSection] = field(default_factory=list)
+    code: list[str] = field(default_factory=list)  # the parts of the text that are code
     description: str = ""
     language: str = ""
     published: datetime | None = None
@@ -73,6 +74,7 @@ def from_markup(markup: Markup, head: PageHead, url: Url, *, noindex: bool) -> P
         simhash=simhash(text),
         text64=text64(visible),
         sections=[section for section in positioned.sections if section.end <= len(text)],
+        code=[block.text for block in selected.main if block.element.tag in CODE],
         problem=join_problems(markup.problem, problem, heading_problem, positioned.problem),
     )
 

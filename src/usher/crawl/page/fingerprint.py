@@ -40,7 +40,7 @@ def text64(text: str) -> int:
 
 def simhash(text: str) -> int:
     """Return a signed 64-bit number; the more runs of words two texts share, the fewer bits differ."""
-    words = [_word64(word) for word in _WORD.findall(text[:MAX_SIMHASH_CHARACTERS].lower())]
+    words = list(map(_word64, _WORD.findall(text[:MAX_SIMHASH_CHARACTERS].lower())))
     x, y, z = _FACTORS
     runs = zip(words, words[1:], words[2:], strict=False)
     features = {(a * x + b * y + c * z) & _MASK for a, b, c in runs} or set(words)
@@ -50,14 +50,14 @@ def simhash(text: str) -> int:
 
 
 def _bit_counts(features: "array[int]") -> list[int]:
-    """Return for each of 64 bits how many numbers have it; one operation reads a bit of every byte of all numbers."""
+    """Return for each of 64 bits how many numbers have it; one operation counts a bit of all numbers."""
     if sys.byteorder == "big":
         features.byteswap()
     data = features.tobytes()
-    number = int.from_bytes(data, "little")
-    ones = int.from_bytes(b"\1" * len(data), "little")
-    columns = [((number >> bit) & ones).to_bytes(len(data), "little") for bit in range(8)]
-    return [columns[bit % 8][bit // 8 :: _BYTES].count(1) for bit in range(_BYTES * 8)]
+    ones = int.from_bytes(b"\1" * len(features), "little")
+    masks = [ones << bit for bit in range(8)]
+    columns = [int.from_bytes(data[byte::_BYTES], "little") for byte in range(_BYTES)]
+    return [(column & mask).bit_count() for column in columns for mask in masks]
 
 
 @lru_cache(maxsize=32_768)

@@ -25,6 +25,8 @@ RIVALS: Final = 5  # best elements that are compared
 MIN_RIVALS: Final = 3  # with an element in common, which is then the main one
 MIN_RIVAL_SHARE: Final = 0.5  # of the points of the best element
 
+MAX_MENU_SHARE: Final = 0.35  # of the main text
+
 MAX_NOTICE_CHARACTERS: Final = 300
 
 _COOKIE_PHRASES: Final = ("website", "this site", "our site", "we use")
@@ -57,16 +59,36 @@ def select_text(page: PageBlocks, title: str = "") -> SelectedText:
         if hints[block.element.number] is not Hint.BOILERPLATE and not _is_notice(block.text)
     ]
     free = [block for block in content if hints[block.element.number] is Hint.NONE]
-    main = _main_blocks(page, free)
+    main, others = _main_blocks(page, free), content
     if _length(main) < MIN_MAIN_CHARACTERS:
-        main = content if _length(content) >= MIN_MAIN_CHARACTERS else page.blocks
+        main = content
+        if _length(main) < MIN_MAIN_CHARACTERS:
+            others = page.blocks  # what looks like a menu may be the text
+            main = main or others
+    main = _without_leading_links(main)
     chosen = {id(block) for block in main}
-    rest = [block for block in content if id(block) not in chosen]
+    rest = [block for block in others if id(block) not in chosen]
     return SelectedText([block for block in main if not _is_title(block, title)], rest)
 
 
 def join_blocks(blocks: Sequence[Block]) -> str:
     return "".join([block.separator + block.text for block in blocks]).strip()
+
+
+def _without_leading_links(blocks: list[Block]) -> list[Block]:
+    """Return the blocks without those before the first paragraph, if most of these are links: they are a menu."""
+    start = next((at for at, block in enumerate(blocks) if _is_paragraph(block)), 0)
+    leading = [block for block in blocks[:start] if block.element.tag not in HEADINGS]
+    links = sum(block.link_chars == len(block.text) for block in leading)
+    if 2 * links <= len(leading) or _length(leading) > MAX_MENU_SHARE * _length(blocks):
+        return blocks
+    menu = {id(block) for block in leading}
+    return [block for block in blocks if id(block) not in menu]
+
+
+def _is_paragraph(block: Block) -> bool:
+    """Return whether a block has enough text that is not a link, or is the beginning of a section."""
+    return len(block.text) - block.link_chars >= MIN_SIBLING_CHARACTERS or bool(block.anchor)
 
 
 def _effective_hints(elements: Sequence[Element]) -> list[Hint]:

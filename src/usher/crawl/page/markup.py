@@ -82,24 +82,24 @@ def parse_markup(text: str, *, is_xml: bool = False) -> Markup:
     if len(text) > MAX_CHARACTERS_PER_TREE:
         text, endless = _ENDLESS.subn(r"\1>", text)
     try:
-        trees = [LexborHTMLParser(piece, options=_WITHOUT_EVENTS) for piece in _texts(text)]
+        trees = [LexborHTMLParser(piece, options=_WITHOUT_EVENTS) for piece in _texts(text, tags)]
     except (SelectolaxError, ValueError, MemoryError) as error:
         return Markup([], f"it could not be parsed ({type(error).__name__})")
     return Markup(trees, join_problems(problem, "a tag was too long" if endless else ""))
 
 
-def _texts(text: str) -> Iterable[str]:
+def _texts(text: str, tags: int) -> Iterable[str]:
     """Return what is parsed as one tree each: the page if that is safe, or without its long scripts, or its pieces."""
-    if _is_safe(text):
+    if _is_safe(text, tags):
         return [text]
     for opens, closes in _ENCLOSED:
         text = _emptied(text, opens, closes)
-    return [text] if _is_safe(text) else _pieces(text)
+    return [text] if _is_safe(text, text.count("<")) else _pieces(text)
 
 
-def _is_safe(text: str) -> bool:
+def _is_safe(text: str, tags: int) -> bool:
     """Return whether the tree of a page is not too deep, and no tag continues for long after a `>` in quotes."""
-    if text.count("<") > MAX_TAGS_PER_TREE:
+    if tags > MAX_TAGS_PER_TREE:
         return False
     if len(text) <= MAX_CHARACTERS_PER_TREE:
         return True
@@ -122,7 +122,7 @@ def _cut(text: str) -> tuple[str, str]:
     if len(text) > MAX_CHARACTERS:
         text = text[:MAX_CHARACTERS]
         problem = f"only its first {MAX_CHARACTERS:,} characters were read"
-    if text.count("<") > MAX_TAGS:
+    if len(text) > MAX_TAGS and text.count("<") > MAX_TAGS:
         spans = list(islice(_spans(text), MAX_TAGS // TAGS_PER_PIECE))
         text = text[: spans[-1]]
         problem = f"only its first {MAX_TAGS:,} tags were read"

@@ -18,7 +18,7 @@ import msgspec
 
 from usher.http.client.mgmt_connection import AnswerT, MgmtConnection
 from usher.http.client.mgmt_responses import decode_answer
-from usher.messages.builder import BuildQuery, ContentChunk, IndexChunkReport
+from usher.messages.builder import BuildQuery, ContentChunk, IndexChunkReport, PageSample
 from usher.messages.components import (
     AcceptedChunks,
     ChunkIdsQuery,
@@ -225,9 +225,17 @@ class Client(MgmtConnection):
         return await self._get("/get_content_chunk_metadata", list[ContentChunk], query)
 
     async def built(
-        self, chunk: int, *, sha256: str | None = None, size: int | None = None
+        self,
+        chunk: int,
+        *,
+        sha256: str | None = None,
+        size: int | None = None,
+        samples: Sequence[PageSample] = (),
     ) -> ChunkState:
-        report = IndexChunkReport(chunk_id=chunk, state="built", sha256=sha256, bytes=size)
+        """Report an index on the disk, and the lines of its pages that MGMT asked for."""
+        report = IndexChunkReport(
+            chunk_id=chunk, state="built", sha256=sha256, bytes=size, samples=tuple(samples)
+        )
         return await self._post("/set_index_chunk_metadata", report, ChunkState)
 
     async def not_built(self, chunk: int, reason: str = "", *, missing: bool = False) -> ChunkState:

@@ -58,6 +58,15 @@ grant execute on function
     work.anchors_changed(integer, integer), work.inlinks(bigint),
     work.drop_weak_anchors(bigint[]), work.has_link(bigint, timestamptz), work.gains_pages(bigint[], bigint[])
     to usher_mgmt;
+-- Site templates: MGMT stores what builders report, and computes the templates.
+grant select on work.sampled_page, work.site_template to usher_mgmt, usher_reader;
+grant insert, update, delete on work.sampled_page to usher_mgmt;
+grant insert, update on work.site_template to usher_mgmt;
+grant execute on function
+    work.add_samples(bigint, bigint[], integer[], bigint[], integer[]),
+    work.update_templates(integer, interval, timestamptz), work.forget_samples(bigint[]), work.sample_rank(bigint),
+    work.min_template_pages(bigint)
+    to usher_mgmt;
 grant update ("rows", placed_rows, crawl_delay) on work.settings to usher_mgmt;
 grant execute on function
     work.settle(bigint[], text[], bigint[], text[], smallint[], smallint[], integer[], text[], text[], timestamptz[],

@@ -197,17 +197,18 @@ begin
     insert into work.anchored_page as p (page_id, reindex_at)
     select c.page_id, case when work.anchors_changed(c.inlinks, coalesce(c.indexed_inlinks, 0)) then at + pause end
     from (
-        select g.page_id, work.inlinks(g.page_id) as inlinks, known.indexed_inlinks, known.reindex_at
+        select g.page_id, work.inlinks(g.page_id) as inlinks, known.indexed_inlinks, known.reindex_at, known.has_old_template
         from unnest(pages) as g (page_id)
         cross join lateral (
             select from work.guestbook where id = g.page_id and indexed_in is not null offset 0
         ) searchable
         left join lateral (
-            select indexed_inlinks, reindex_at from work.anchored_page where page_id = g.page_id offset 0
+            select indexed_inlinks, reindex_at, has_old_template from work.anchored_page where page_id = g.page_id offset 0
         ) known on true
         offset 0
     ) c
     where work.anchors_changed(c.inlinks, coalesce(c.indexed_inlinks, 0)) = (c.reindex_at is null)
+        and c.has_old_template is not true
     order by c.page_id
     on conflict (page_id) do update set reindex_at = excluded.reindex_at;
     return case when (select count(*) from (select from work.anchor where page_id > last limit 1) t) > 0 then last + 1 end;

@@ -19,15 +19,18 @@ comment on column work.anchor.other_pages is 'The linking pages of other hosts, 
 -- Room for the next linking pages on the same page of the table, so that no index changes.
 alter table work.anchor set (fillfactor = 80);
 
--- What a builder was last told of the anchors of a page.
+-- What a builder was last told of the anchors of a page, and pages to index again.
 create table work.anchored_page (
     page_id bigint primary key,
     indexed_inlinks integer not null default 0,
-    reindex_at timestamptz
+    reindex_at timestamptz,
+    has_old_template boolean not null default false
 );
 
 comment on column work.anchored_page.indexed_inlinks is
     'Distinct linking pages (work.inlinks) when the anchors were last sent to a builder.';
-comment on column work.anchored_page.reindex_at is 'When to index the page again (work.anchors_changed); null if not.';
+comment on column work.anchored_page.reindex_at is 'When to index the page again; null if not.';
+comment on column work.anchored_page.has_old_template is
+    'The page is indexed again because of the template of its host (work.update_templates), whatever its anchors.';
 
 create index anchored_page_reindex on work.anchored_page (reindex_at) where reindex_at is not null;
