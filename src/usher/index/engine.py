@@ -14,19 +14,19 @@ from threading import RLock
 from typing import Final
 
 import tantivy
-from tantivy import Occur
 from tantivy import Query as TantivyQuery
 
 from usher.errors import BadInput, Conflict, UsherError
 from usher.index import fields, force_merge, spelling
+from usher.index.clauses import all_documents, all_of, exact
 from usher.index.document import IndexDocument
 from usher.index.force_merge import FILLER, read_segments
 from usher.index.frequent_words import frequent_words
 from usher.index.index_reader import IndexReader
 from usher.index.query_words import QueryWords
-from usher.index.ranking import match_count, rank
+from usher.index.ranking import RankedHit, match_count, rank
 from usher.index.score_explanation import explain_score
-from usher.index.tantivy_query import QueryBuilder, all_documents, exact
+from usher.index.tantivy_query import QueryBuilder
 from usher.private_files import make_directory
 from usher.query.highlight import SNIPPET_CHARACTERS, Segment, make_snippet
 from usher.query.language import Query, words_of
@@ -154,7 +154,7 @@ class Engine:
 
     def count(self, chunk: int) -> int:
         """The number of searchable documents of a chunk."""
-        query = _all_of(exact("chunk", str(chunk)), all_documents())
+        query = all_of([exact("chunk", str(chunk)), all_documents()])
         return match_count(self._reader.searcher.search(query, 1))
 
     @property
@@ -198,8 +198,7 @@ class Engine:
         )
         explain = partial(explain_score, reader, builder) if explained else _no_reasons
         hits = tuple(
-            hit.fields.hit(hit.score, weak=hit.weak, reasons=explain(hit.score, hit.address))
-            for hit in ranked
+            hit.fields.hit(hit.score, weak=hit.weak, reasons=explain(hit)) for hit in ranked
         )
         words = words_of(builder.words.significant_groups)
         snippets = tuple(
@@ -259,12 +258,8 @@ class Engine:
         return IndexReader(self._index.searcher(), sum(segments.values()), frozenset(segments))
 
 
-def _no_reasons(_score: float, _address: tantivy.DocAddress) -> tuple[ScoreReason, ...]:
+def _no_reasons(_hit: RankedHit) -> tuple[ScoreReason, ...]:
     return ()
-
-
-def _all_of(*queries: TantivyQuery) -> TantivyQuery:
-    return TantivyQuery.boolean_query([(Occur.Must, query) for query in queries])
 
 
 def _count_hosts(
@@ -282,7 +277,7 @@ def _count_hosts(
 
 def _find(reader: IndexReader, url: str, chunk: int) -> tuple[str, tantivy.Document] | None:
     """The language and the document of a hit that is not recent."""
-    query = _all_of(exact("address", url), exact("chunk", str(chunk)))
+    query = all_of([exact("address", url), exact("chunk", str(chunk))])
     hits = reader.searcher.search(query, 1, count=False).hits
     if not hits:
         return None

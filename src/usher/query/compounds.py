@@ -100,6 +100,8 @@ def _find_spellings(word: str) -> Iterator[str]:
     for match in _COMPOUND.finditer(folded):
         if spelling := _join(match[0]):
             yield spelling
+        parts = match[0].split(".")
+        yield from (joined for part in parts[1:] if _SPLIT.search(part) and (joined := _join(part)))
     yield from map(_symbol_name, _SYMBOLS.finditer(folded))
     if _HUMP.search(word):
         for letters in _LETTERS.findall(word):
