@@ -58,7 +58,8 @@ def test_sections_are_stored_with_the_text() -> None:
 
 def test_a_large_page_wins_through_the_section_that_a_query_names(tmp_path: Path) -> None:
     reference = "\n".join(
-        f"word{n}(x)\nIt does number {n} and may take a while." for n in range(300)
+        f"word{n}(x)\nIt does number {n}, which may take a while if there is a lot of it to do."
+        for n in range(300)
     )
     sections = tuple(
         IndexSection(f"word{n}", f"word{n}(x)", reference.find(f"word{n}("), len(reference))

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from usher.index import fields
 from usher.index.fields import BODY, REST, STEMMERS, STEMS, TITLE, TITLE_STEMS, URL
 from usher.index.index_reader import IndexReader
+from usher.index.passages import PassageWords
 from usher.query.compounds import joined_spelling
-from usher.query.language import Query, QueryTerm, is_required
+from usher.query.language import Query, QueryTerm, is_required, words_of
 from usher.query.results import TermStats
 from usher.query.tokens import UNSPACED_SCRIPTS, space_words
 
@@ -63,6 +64,18 @@ class QueryWords:
         """The groups without words such as "the" and "how", unless there are no others."""
         groups = self.query.groups
         return tuple(group for group in groups if not self.is_filler(group)) or groups
+
+    @cached_property
+    def keywords(self) -> tuple[str, ...]:
+        """The fillers of a short query, which may be what a section is about: "for" in "for loop"."""
+        groups = [group for group in self.query.groups if not is_required(group)]
+        if not 1 < len(groups) <= MAX_SHORT_WORDS:
+            return ()
+        return tuple(group[0].text for group in groups if self.is_filler(group))
+
+    @property
+    def passage_words(self) -> PassageWords:
+        return PassageWords(words_of(self.significant_groups), self.keywords)
 
     @cached_property
     def optional(self) -> tuple[QueryWord, ...]:

@@ -12,7 +12,7 @@ from tantivy import Query as TantivyQuery
 from usher.index import fields
 from usher.index.clauses import Clause, constant, exact
 from usher.index.fields import NAMES, SECTION_STEMS
-from usher.index.query_words import MAX_SHORT_WORDS, QueryWord, QueryWords
+from usher.index.query_words import QueryWord, QueryWords
 from usher.index.section_names import ANY, EXACT, KEY, OWN, joined_name
 from usher.query.language import is_required
 
@@ -66,9 +66,8 @@ def _query_clauses(words: QueryWords) -> Iterator[Clause]:
     if name := joined_name(" ".join(group[0].text for group in groups)):
         for kind, score in QUERY_NAME_SCORES.items():
             yield _name_clause(kind, name, score)
-    if 1 < len(groups) <= MAX_SHORT_WORDS:
-        for group in filter(words.is_filler, groups):
-            yield _name_clause(KEY, joined_name(group[0].text), KEYWORD_SCORE)
+    for keyword in words.keywords:
+        yield _name_clause(KEY, joined_name(keyword), KEYWORD_SCORE)
 
 
 def _name_clause(kind: str, name: str, score: float) -> Clause:
