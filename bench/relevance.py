@@ -43,8 +43,8 @@ answers; MRR@10 at least .93 (Python manual) and .85 (PostgreSQL manual)"""
 WORLD = """ours: the engine of an index server and the merge of a front-end in this process; one server. Queries are
 sent as they are. FTS5, Tantivy and bm25s search for any of the words with their default BM25: FTS5 in the columns
 title, headings and body, Tantivy and bm25s in one text. A term is an entry of the manual's own index whose links all
-lead to one page. For FTS5 the manuals have all of their visible text and no index pages; for Usher they are as its
-parser reads them, with index pages"""
+lead to one page. For FTS5 the manuals have all of their visible text and no index pages; for Usher they are as a
+crawl reads them: main text, sections, anchor texts, and index pages too"""
 
 Score = Callable[[Sequence[str], Judgements], float]
 Rankings = dict[str, list[list[str]]]  # one ranking per query, by contender

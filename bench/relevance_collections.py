@@ -17,8 +17,13 @@ from msgspec.structs import replace
 
 from frame import ROOT
 from search_contenders import NOW, TREES, document
+from usher.anchor_text import MAX_ANCHORS_PER_PAGE, MAX_PAGES_PER_ANCHOR
+from usher.crawl.page.parse import ParsedPage, parse_page
 from usher.index import chunk_file
-from usher.index.document import IndexDocument
+from usher.index.document import IndexDocument, with_links
+from usher.messages.builder import AnchorCount, PageLinks
+from usher.urls import Url
+from usher.urls import parse as parse_url
 
 COLLECTIONS = ROOT.parent / "shared" / "corpora" / "ir"
 PARSER = ROOT / "src" / "usher" / "crawl" / "page"
@@ -37,7 +42,7 @@ SINGLE_QUERIES = {
         "for loop": r"tutorial/controlflow.html#for|reference/compound_stmts.html#the-for",
         "decorator": r"glossary.html#term-decorator",
         "f-string": r"glossary.html#term-f-string|lexical_analysis.html#f-strings",
-        "walrus operator": r"expressions.html#assignment-expressions|whatsnew/3.8.html#assignment",
+        "walrus operator": r"expressions.html#assignment|3.8.html#assignment|faq/design.html#.*assignment",
         "pathlib": r"library/pathlib.html",
     },
     "postgresql": {"upsert": r"sql-insert.html#SQL-ON-CONFLICT"},
@@ -106,7 +111,7 @@ def manuals(limit: int, cache: Path) -> Iterator[Manual]:
         certain = sorted(entry for entry, pages in targets.items() if len(pages) == 1)
         chosen = random.Random(7).sample(certain, min(limit, len(certain)))  # noqa: S311
         queries = [JudgedQuery(entry, dict.fromkeys(targets[entry], 1)) for entry in chosen]
-        pages = _pages(name, tree, cache)
+        pages = _with_links(name, _pages(name, tree, cache))
         peer_pages = [_whole_page(name, tree, page) for page in pages if not is_index(page.url)]
         yield Manual(f"{name} manual", pages, queries, peer_pages, SINGLE_QUERIES[name])
 
@@ -178,6 +183,42 @@ def _pages(name: str, tree: Path, cache: Path) -> list[IndexDocument]:
             pages = [page for page in pool.map(document, paths, chunksize=20) if page]
         chunk_file.write(file, 1, pages)
     return list(chunk_file.read(file)[1])
+
+
+def _with_links(name: str, pages: Sequence[IndexDocument]) -> list[IndexDocument]:
+    """The pages with the texts of links between them and their distance from the start, as a crawl reports them."""
+    with ProcessPoolExecutor(2) as pool:
+        parsed = list(pool.map(_links, [(name, page.url) for page in pages], chunksize=20))
+    links = {page.url: found.links for page, found in zip(pages, parsed, strict=True)}
+    texts: dict[str, dict[str, set[str]]] = {page.url: {} for page in pages}
+    for page, found in zip(pages, parsed, strict=True):
+        for anchor in found.anchors:
+            if anchor.link in texts and anchor.link != page.url:
+                texts[anchor.link].setdefault(anchor.text, set()).add(page.url)
+    depths: dict[str, int] = {}
+    reached = [f"http://{name}.example/index.html"]
+    while reached := [url for url in dict.fromkeys(reached) if url not in depths]:
+        depths |= dict.fromkeys(reached, max(depths.values(), default=-1) + 1)
+        reached = [link for url in reached for link in links.get(url, ())]
+    linked = []
+    for page in pages:
+        best = sorted(texts[page.url].items(), key=lambda pair: -len(pair[1]))
+        counts = [
+            (text, min(len(urls), MAX_PAGES_PER_ANCHOR))
+            for text, urls in best[:MAX_ANCHORS_PER_PAGE]
+        ]
+        inlinks = len(set().union(*(urls for _, urls in best[:MAX_ANCHORS_PER_PAGE])))
+        facts = PageLinks(page.key, depths.get(page.url, 0), inlinks, counts)
+        linked.append(with_links(page, facts, is_first=True))
+    return linked
+
+
+def _links(page: tuple[str, str]) -> ParsedPage:
+    name, address = page
+    path = Path(TREES[name]) / unquote(address.removeprefix(f"http://{name}.example/"))
+    url = parse_url(address)
+    assert isinstance(url, Url)  # noqa: S101 - as it was made
+    return parse_page(path.read_bytes(), url, media_type="text/html")
 
 
 def _whole_page(name: str, tree: Path, page: IndexDocument) -> IndexDocument:

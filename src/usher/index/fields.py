@@ -233,7 +233,7 @@ def to_tantivy(document: IndexDocument, chunk: int, texts: Mapping[str, str]) ->
     result.add_unsigned("inlinks", document.inlinks)
     result.add_unsigned("depth", document.depth)
     result.add_unsigned(LENGTH, field_lengths(texts)[STEMS])
-    result.add_float(PRIOR, page_prior(document.body))
+    result.add_float(PRIOR, page_prior(document.body, document.inlinks, document.depth))
     if document.published is not None:
         result.add_integer("published", microseconds(document.published))
     result.add_integer("crawled", microseconds(document.crawled))

@@ -37,8 +37,8 @@ def explain_score(
     parts: dict[tuple[str, str], float] = dict(scores.most_common())
     matched = sum(parts.values())
     [prior] = reader.priors([address])
-    if prior < 1:
-        parts["list", "little prose"] = matched * (prior - 1)
+    if abs(prior - 1) > MIN_REASON_SHARE:
+        parts["page", "prose, and links to it"] = matched * (prior - 1)
     if abs(rest := score - matched * prior) > MIN_REASON_SHARE * score and matched:
         parts["length", "average of all servers"] = rest
     return tuple(
