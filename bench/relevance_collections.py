@@ -204,7 +204,7 @@ def _with_links(name: str, pages: Sequence[IndexDocument]) -> list[IndexDocument
     for page in pages:
         best = sorted(texts[page.url].items(), key=lambda pair: -len(pair[1]))
         counts = [
-            (text, min(len(urls), MAX_PAGES_PER_ANCHOR))
+            AnchorCount(text, min(len(urls), MAX_PAGES_PER_ANCHOR))
             for text, urls in best[:MAX_ANCHORS_PER_PAGE]
         ]
         inlinks = len(set().union(*(urls for _, urls in best[:MAX_ANCHORS_PER_PAGE])))
