@@ -29,6 +29,11 @@ class _Candidate(NamedTuple):
     position: int
     is_certain: bool
 
+    @property
+    def matched(self) -> int:
+        """How many of the words the heading has."""
+        return -self.rank[1]
+
 
 class PassageWords(NamedTuple):
     """The words to highlight, and words such as "for" that may be what a section is about."""
@@ -49,9 +54,15 @@ def make_passage(
             return _passage(page, segments, own, candidates)
     skipped = _end_of_title(page)
     excerpt = make_excerpt(page.text[skipped:], words, size=size, stem=stem)
-    starts = [section.start for section in page.sections]
-    own = bisect_right(starts, skipped + excerpt.start) - 1 if excerpt.has_match else -1
-    segments = _section_text(page, own, words, size, stem) if own >= 0 else []
+    own, is_beginning = -1, False
+    if candidates and candidates[0].matched >= excerpt.words:
+        own, is_beginning = candidates[0].position, True
+    elif excerpt.words:
+        starts = [section.start for section in page.sections]
+        own = bisect_right(starts, skipped + excerpt.start) - 1
+    if own < 0:
+        return _passage(page, excerpt.segments, own, candidates)
+    segments = _section_text(page, own, words, size, stem, is_beginning=is_beginning)
     return _passage(page, segments or excerpt.segments, own, candidates)
 
 

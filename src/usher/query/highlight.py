@@ -21,7 +21,7 @@ SNIPPET_CHARACTERS: Final = 240
 MAX_TEXT_CHARACTERS: Final = 100_000  # scanning more would take longer than the search
 MAX_MATCHES_PER_WORD: Final = 200
 MAX_WORDS: Final = 32
-MAX_LINES: Final = 4  # of a snippet, unless its matches are farther apart
+MAX_LINES: Final = 4  # of a snippet; if its matches are farther apart, it has no line breaks
 _LEAD_CHARACTERS: Final = 60  # how far before the first match a sentence may begin
 _MAX_COUNTED: Final = 4  # matches, or words in a row, beyond which a passage is not better
 _MIN_PREFIX: Final = 3  # letters that all forms of a word share
@@ -51,11 +51,11 @@ class _Pattern(NamedTuple):
 
 
 class Excerpt(NamedTuple):
-    """A passage in segments, where it begins in the text, and whether it has a word."""
+    """A passage in segments, the place of its first match, and how many of the words it has."""
 
     segments: list[Segment]
     start: int
-    has_match: bool
+    words: int
 
 
 def make_snippet(
@@ -82,13 +82,16 @@ def make_excerpt(
         matches = _find_matches(text, words, stem, size)
         best = _best_range(matches, size) if matches else (0, 0)
         start, end = _extend(text, best, size)
+    end = start + len(text[start:end].rstrip())
     inside = [match for match in matches if match[0] >= start and match[1] <= end]
-    segments = _split(text, start, end, inside)
+    is_tall = len(_LINE_END.findall(text, start, end)) >= MAX_LINES
+    segments = _split(text.replace("\n", " ") if is_tall else text, start, end, inside)
     if start > 0:
         segments = [("\u2026 ", False), *segments]
     if end < len(text.rstrip()):
         segments.append((" \u2026", False))
-    return Excerpt(_join(segments), inside[0][0] if inside else start, bool(inside))
+    first = inside[0][0] if inside else start
+    return Excerpt(_join(segments), first, len({word for _, _, word in inside}))
 
 
 def find_words(text: str, words: Sequence[str], stem: Stem) -> list[Match]:
