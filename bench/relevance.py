@@ -5,6 +5,7 @@ import sys
 # bench/ comes last: bench/queue.py must not hide the standard module queue.
 sys.path.append(sys.path.pop(0))
 
+import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +19,9 @@ from relevance_collections import (
     RECALL_HITS,
     Collection,
     Judgements,
+    Manual,
     collections,
+    is_index,
     manuals,
     ndcg,
     recall,
@@ -29,6 +32,7 @@ from relevance_contenders import (
     Fts5Searcher,
     Searcher,
     TantivySearcher,
+    UsherSearcher,
     usher_searcher,
 )
 
@@ -38,8 +42,9 @@ TARGETS = """targets: nDCG@10 of each collection at least that of the best peer 
 answers; MRR@10 at least .93 (Python manual) and .85 (PostgreSQL manual)"""
 WORLD = """ours: the engine of an index server and the merge of a front-end in this process; one server. Queries are
 sent as they are. FTS5, Tantivy and bm25s search for any of the words with their default BM25: FTS5 in the columns
-title, headings and body, Tantivy and bm25s in one text. A term of a manual's index counts as answered by each page
-that the index names for it. Pages of the manuals are as Usher's parser reads them, for all contenders"""
+title, headings and body, Tantivy and bm25s in one text. A term is an entry of the manual's own index whose links all
+lead to one page. For FTS5 the manuals have all of their visible text and no index pages; for Usher they are as a
+crawl reads them: main text, sections, anchor texts, and index pages too"""
 
 Score = Callable[[Sequence[str], Judgements], float]
 Rankings = dict[str, list[list[str]]]  # one ranking per query, by contender
@@ -54,8 +59,8 @@ def run(bench: Bench) -> list[Measure]:
             )
         for collection in collections():
             measures += measure_collection(bench, collection, home / collection.name)
-        for collection in manuals(QUICK_TERMS if bench.quick else TERMS, frame.PEERS):
-            measures += measure_manual(bench, collection, home / collection.name)
+        for manual in manuals(QUICK_TERMS if bench.quick else TERMS, frame.PEERS):
+            measures += measure_manual(bench, manual, home / manual.name)
     if ratios := [m.ratio_to_best_peer for m in measures if m.name.startswith("nDCG")]:
         mean = statistics.mean(ratio or 0.0 for ratio in ratios)
         bench.note(f"nDCG@10 on average {mean:.3f} times the best peer of each collection")
@@ -98,20 +103,34 @@ def measure_collection(bench: Bench, collection: Collection, home: Path) -> list
     ]
 
 
-def measure_manual(bench: Bench, collection: Collection, home: Path) -> list[Measure]:
-    """How high the pages rank that the index of a manual names for its terms."""
+def measure_manual(bench: Bench, manual: Manual, home: Path) -> list[Measure]:
+    """How high the pages rank that the index of a manual names for its terms, and what single queries find."""
     home.mkdir()
-    pages, name = collection.documents, collection.name
-    texts = [query.text for query in collection.queries]
-    with usher_searcher(home / "usher", pages) as usher:
+    name = manual.name
+    texts = [query.text for query in manual.queries]
+    with usher_searcher(home / "usher", manual.documents) as usher:
         searchers: dict[str, Searcher] = {
             "usher": usher,
-            "fts5": Fts5Searcher(pages, "unicode61"),
-            "fts5 porter": Fts5Searcher(pages, "porter unicode61"),
+            "fts5": Fts5Searcher(manual.peer_pages, "unicode61"),
+            "fts5 porter": Fts5Searcher(manual.peer_pages, "porter unicode61"),
         }
         rankings = rank_all(searchers, texts, MRR_HITS)
-    bench.say(f"{name}: {len(pages)} pages, {len(texts)} terms")
-    return [scored(f"MRR@{MRR_HITS}, {name}", collection, rankings, reciprocal_rank)]
+        answered = [
+            say_first(bench, usher, text, wanted) for text, wanted in manual.single_queries.items()
+        ]
+    bench.say(f"{name}: {len(manual.documents)} pages, {len(texts)} entries")
+    return [
+        scored(f"MRR@{MRR_HITS}, {name}", manual, rankings, reciprocal_rank),
+        Measure(f"single queries with a wrong answer, {name}", "queries", answered.count(False)),
+    ]
+
+
+def say_first(bench: Bench, usher: UsherSearcher, text: str, wanted: str) -> bool:
+    """Print the first result of a query; whether its page or its first section is the wanted one."""
+    first = usher.first(text)
+    is_right = bool(re.search(wanted, first)) and not is_index(first)
+    bench.say(f"{'right' if is_right else 'WRONG'}: {text} -> {first}")
+    return is_right
 
 
 def rank_all(searchers: dict[str, Searcher], texts: Sequence[str], limit: int) -> Rankings:

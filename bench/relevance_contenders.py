@@ -42,6 +42,12 @@ class UsherSearcher:
         hits = self.engine.search(parse_query(text), limit)
         return [merged.hit.url for merged in merge({"server": hits}, k=limit).hits]
 
+    def first(self, text: str) -> str:
+        """The first hit, with the anchor of its best section."""
+        hits = self.engine.search(parse_query(text), 1, show=1)
+        [hit, passage] = hits.hits[0], hits.shown[0]
+        return f"{hit.url}#{passage.sections[0].anchor}" if passage.sections else hit.url
+
 
 class Fts5Searcher:
     """SQLite's FTS5 with its default BM25 and any of the words."""

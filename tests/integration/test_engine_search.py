@@ -265,10 +265,12 @@ def test_snippets_highlight_all_forms_but_no_stop_words(pages: Engine) -> None:
     wanted = [(hit.url, hit.chunk) for hit in pages.search(query).hits]
     snippets = pages.snippets(query, [*wanted, ("https://gone/", 1), (wanted[0][0], 9)])
     assert set(snippets) == set(wanted)
-    marked = {text for segments in snippets.values() for text, is_marked in segments if is_marked}
+    marked = {
+        text for passage in snippets.values() for text, is_marked in passage.pieces if is_marked
+    }
     assert marked == {"index", "Indexing", "indexed", "Indexes"}
     shown = pages.search(query, show=2)
-    assert list(shown.passages) == [snippets[place] for place in wanted[:2]]
+    assert list(shown.shown) == [snippets[place] for place in wanted[:2]]
 
 
 def test_spelling(engine: Engine) -> None:

@@ -231,6 +231,7 @@ async def test_the_search_gov_api(front: Front) -> None:
         "snippet": "A report of the year.",
         "publication_date": "2024-03-09",
         "thumbnail_url": None,
+        "sections": [],
     }
     assert plain["web"]["next_offset"] is None
     for bad in ("limit=0", "limit=51", "limit=x", "offset=1000", "offset=-1"):

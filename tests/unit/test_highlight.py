@@ -88,7 +88,7 @@ def test_without_a_match_the_beginning_is_shown() -> None:
 
 def test_direction_marks_are_removed() -> None:
     segments = make_snippet("ev\u202eil\x00\x1b[31m\n\n text\u2066 \ud800 here", ["text"])
-    assert plain(segments) == "ev il [31m text here"
+    assert plain(segments) == "ev il [31m\ntext here"
     assert marked(segments) == ["text"]
 
 
@@ -100,7 +100,7 @@ def test_any_text_gives_a_short_clean_snippet(text: str, words: list[str], size:
     assert "  " not in whole
     assert whole == whole.strip()
     assert all(piece for piece, _ in segments)
-    assert whole.isprintable() or not text.isprintable()
+    assert whole.replace("\n", "").isprintable() or not text.isprintable()
 
 
 def test_only_the_beginning_of_a_long_text_is_scanned() -> None:

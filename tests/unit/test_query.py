@@ -228,3 +228,19 @@ def test_corrections_replace_misspelt_words() -> None:
     better = {"conection": "connection", "cafe": "coffee"}
     expected = 'connection site:conection.org "the connection" -x coffee'
     assert apply_corrections(text, better) == expected
+
+
+def test_quotes_in_a_pasted_text_require_nothing() -> None:
+    pasted = (
+        'During the "training" phase ' + "words are counted " * 7 + 'in the "classification" phase'
+    )
+    assert not any(map(is_required, parse_query(pasted).groups))
+    assert is_required(parse_query('during the "training" phase').groups[2])
+
+
+def test_among_capitals_and_is_a_word() -> None:
+    groups = parse_query("BOUNDARY LAYER AND SUCTION OR HEAT").groups
+    assert len(groups) == 6
+    assert not any(map(is_required, groups))
+    assert len(parse_query("NASA OR ESA").groups) == 1
+    assert len(parse_query("boundary layer OR suction of heat").groups) == 4

@@ -14,23 +14,25 @@ from threading import RLock
 from typing import Final
 
 import tantivy
-from tantivy import Occur
 from tantivy import Query as TantivyQuery
 
 from usher.errors import BadInput, Conflict, UsherError
 from usher.index import fields, force_merge, spelling
+from usher.index.clauses import all_documents, all_of, exact
 from usher.index.document import IndexDocument
+from usher.index.fields import StoredFields
 from usher.index.force_merge import FILLER, read_segments
 from usher.index.frequent_words import frequent_words
 from usher.index.index_reader import IndexReader
+from usher.index.passages import PageText, PassageWords, make_passage
 from usher.index.query_words import QueryWords
-from usher.index.ranking import match_count, rank
+from usher.index.ranking import RankedHit, match_count, rank
 from usher.index.score_explanation import explain_score
-from usher.index.tantivy_query import QueryBuilder, all_documents, exact
+from usher.index.tantivy_query import QueryBuilder
 from usher.private_files import make_directory
-from usher.query.highlight import SNIPPET_CHARACTERS, Segment, make_snippet
-from usher.query.language import Query, words_of
-from usher.query.results import Hit, Hits, ScoreReason, Suggestion, TermStats
+from usher.query.highlight import SNIPPET_CHARACTERS
+from usher.query.language import Query
+from usher.query.results import Hit, Hits, Passage, ScoreReason, Suggestion, TermStats
 from usher.query.tokens import strip_accents
 
 WRITER_HEAP_BYTES: Final = 64_000_000
@@ -154,7 +156,7 @@ class Engine:
 
     def count(self, chunk: int) -> int:
         """The number of searchable documents of a chunk."""
-        query = _all_of(exact("chunk", str(chunk)), all_documents())
+        query = all_of([exact("chunk", str(chunk)), all_documents()])
         return match_count(self._reader.searcher.search(query, 1))
 
     @property
@@ -198,19 +200,18 @@ class Engine:
         )
         explain = partial(explain_score, reader, builder) if explained else _no_reasons
         hits = tuple(
-            hit.fields.hit(hit.score, weak=hit.weak, reasons=explain(hit.score, hit.address))
-            for hit in ranked
+            hit.fields.hit(hit.score, weak=hit.weak, reasons=explain(hit)) for hit in ranked
         )
-        words = words_of(builder.words.significant_groups)
-        snippets = tuple(
-            _snippet(reader.read(hit.document), hit.fields.language, words) for hit in ranked[:show]
+        words = builder.words.passage_words
+        shown = tuple(
+            _passage(reader.read(hit.document), hit.fields, words) for hit in ranked[:show]
         )
         for hit in ranked[show:]:
             reader.add_recent(hit.fields, hit.document)
         counts: dict[str, int] = {}
         if hosts:
             counts, total = _count_hosts(reader, builder, hits, total)
-        return Hits(total or 0, hits, counts, snippets, more=more)
+        return Hits(total or 0, hits, counts, shown, more=more)
 
     def stats(self, query: Query) -> TermStats:
         """The statistics of this index for the words of a query."""
@@ -226,15 +227,15 @@ class Engine:
 
     def snippets(
         self, query: Query, wanted: Sequence[tuple[str, int]], *, size: int = SNIPPET_CHARACTERS
-    ) -> dict[tuple[str, int], list[Segment]]:
+    ) -> dict[tuple[str, int], Passage]:
         """The snippets of hits by URL and chunk; documents that are gone are left out."""
         reader = self._reader
-        words = words_of(QueryWords(reader, query).significant_groups)
+        words = QueryWords(reader, query).passage_words
         snippets = {}
         for url, chunk in wanted:
             if hit := reader.recent(url, chunk) or _find(reader, url, chunk):
-                language, document = hit
-                snippets[url, chunk] = _snippet(document, language, words, size)
+                stored, document = hit
+                snippets[url, chunk] = _passage(document, stored, words, size)
         return snippets
 
     @contextmanager
@@ -259,12 +260,8 @@ class Engine:
         return IndexReader(self._index.searcher(), sum(segments.values()), frozenset(segments))
 
 
-def _no_reasons(_score: float, _address: tantivy.DocAddress) -> tuple[ScoreReason, ...]:
+def _no_reasons(_hit: RankedHit) -> tuple[ScoreReason, ...]:
     return ()
-
-
-def _all_of(*queries: TantivyQuery) -> TantivyQuery:
-    return TantivyQuery.boolean_query([(Occur.Must, query) for query in queries])
 
 
 def _count_hosts(
@@ -280,20 +277,26 @@ def _count_hosts(
     return counts, sum(counts.values()) + int(result["sum_other_doc_count"])
 
 
-def _find(reader: IndexReader, url: str, chunk: int) -> tuple[str, tantivy.Document] | None:
-    """The language and the document of a hit that is not recent."""
-    query = _all_of(exact("address", url), exact("chunk", str(chunk)))
+def _find(
+    reader: IndexReader, url: str, chunk: int
+) -> tuple[StoredFields, tantivy.Document] | None:
+    """The stored fields and the document of a hit that is not recent."""
+    query = all_of([exact("address", url), exact("chunk", str(chunk))])
     hits = reader.searcher.search(query, 1, count=False).hits
     if not hits:
         return None
     document = reader.searcher.doc(hits[0][1])
-    return fields.stored_fields(document).language, document
+    return fields.stored_fields(document), document
 
 
-def _snippet(
-    document: tantivy.Document, language: str, words: Sequence[str], size: int = SNIPPET_CHARACTERS
-) -> list[Segment]:
-    return make_snippet(fields.stored_text(document), words, size=size, stem=_stem(language))
+def _passage(
+    document: tantivy.Document,
+    stored: StoredFields,
+    words: PassageWords,
+    size: int = SNIPPET_CHARACTERS,
+) -> Passage:
+    page = PageText(fields.stored_text(document), stored.title, fields.stored_sections(document))
+    return make_passage(page, words, size=size, stem=_stem(stored.language))
 
 
 @lru_cache(_LANGUAGE_CACHE_SIZE)

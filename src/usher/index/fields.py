@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from usher.index.document import IndexDocument, IndexSection, site_names
 from usher.index.page_prior import page_prior
+from usher.index.section_names import page_names, section_heading, section_names
 from usher.index.stop_words import ENGLISH_STOP_WORDS
 from usher.query.compounds import other_spellings
 from usher.query.results import Hit, ScoreReason
@@ -28,10 +29,15 @@ REST: Final = "rest"
 TEXT_FIELDS: Final = (TITLE, HEADINGS, ANCHORS, BODY, URL, REST)
 STEMS: Final = "stems"  # of title, headings, anchors and body together, as in BM25F
 TITLE_STEMS: Final = "title_stems"
+SECTION_STEMS: Final = "section_stems"  # of the headings of sections
+NAMES: Final = "names"  # of the page and its sections
 LENGTH: Final = "length"  # words of a document
 PRIOR: Final = "prior"  # factor for the scores of a document
 TITLE_TIMES: Final = 3  # a word of the title counts as so many of the body
 FILLER_WORD: Final = "X"  # queries are in lower case
+_HEADING_GAP: Final = (
+    f"\n{FILLER_WORD} {FILLER_WORD} {FILLER_WORD}\n"  # more words than may stand within a pair
+)
 MAX_WORD_BYTES: Final = 128  # longer words are data
 
 STEMMERS: Final = MappingProxyType(
@@ -94,7 +100,8 @@ def schema() -> tantivy.Schema:
         builder.add_text_field(name, tokenizer_name="words")
     for name in (STEMS, TITLE_STEMS):
         builder.add_text_field(name, tokenizer_name="stems", index_option="freq")
-    for name in ("site", "language", "chunk", "address", "copy", "loaded"):
+    builder.add_text_field(SECTION_STEMS, tokenizer_name="stems")
+    for name in (NAMES, "site", "language", "chunk", "address", "copy", "loaded"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     builder.add_text_field("host", tokenizer_name="raw", index_option="basic", fast=True)
     builder.add_unsigned_field("domain64", fast=True)
@@ -212,6 +219,9 @@ def to_tantivy(document: IndexDocument, chunk: int, texts: Mapping[str, str]) ->
     result.add_text(TITLE_STEMS, title)
     for value in (*[title] * TITLE_TIMES, *others):
         result.add_text(STEMS, value)
+    result.add_text(SECTION_STEMS, section_stems(document))
+    for name in document_names(document):
+        result.add_text(NAMES, name)
     for name in site_names(document.host):
         result.add_text("site", name)
     result.add_text("language", document.language)
@@ -223,7 +233,7 @@ def to_tantivy(document: IndexDocument, chunk: int, texts: Mapping[str, str]) ->
     result.add_unsigned("inlinks", document.inlinks)
     result.add_unsigned("depth", document.depth)
     result.add_unsigned(LENGTH, field_lengths(texts)[STEMS])
-    result.add_float(PRIOR, page_prior(document.body))
+    result.add_float(PRIOR, page_prior(document.body, document.inlinks, document.depth))
     if document.published is not None:
         result.add_integer("published", microseconds(document.published))
     result.add_integer("crawled", microseconds(document.crawled))
@@ -233,6 +243,20 @@ def to_tantivy(document: IndexDocument, chunk: int, texts: Mapping[str, str]) ->
     if document.sections:
         result.add_bytes("sections", _zstd.compress(_encode(document.sections)))
     return result
+
+
+def section_stems(document: IndexDocument) -> str:
+    """The headings of sections with gaps, so that no two of them have words close together."""
+    headings = (section_heading(section.title) for section in document.sections)
+    return _HEADING_GAP.join(stems_of(_spelt(heading), document.language) for heading in headings)
+
+
+def document_names(document: IndexDocument) -> dict[str, None]:
+    """The names of a page and its sections."""
+    names = dict.fromkeys(page_names(document.title))
+    for section in document.sections:
+        names |= dict.fromkeys(section_names(section.anchor, section.title))
+    return names
 
 
 def field_lengths(texts: Mapping[str, str]) -> dict[str, int]:

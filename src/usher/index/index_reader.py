@@ -27,7 +27,7 @@ class IndexReader:
         self.segments = segments
         self._counts: dict[tuple[str, str], int] = {}
         self._fields: dict[tuple[int, int], StoredFields] = {}
-        self._recent: dict[tuple[str, int], tuple[str, Document | DocAddress]] = {}
+        self._recent: dict[tuple[str, int], tuple[StoredFields, Document | DocAddress]] = {}
 
     @cached_property
     def languages(self) -> dict[str, int]:
@@ -61,14 +61,14 @@ class IndexReader:
         """Remember a hit, because the front-end may soon request its snippet."""
         if len(self._recent) >= RECENT_HITS:
             self._recent.clear()
-        self._recent[stored.url, stored.chunk] = stored.language, document
+        self._recent[stored.url, stored.chunk] = stored, document
 
-    def recent(self, url: str, chunk: int) -> tuple[str, Document] | None:
-        """The language and the document of a recent hit."""
+    def recent(self, url: str, chunk: int) -> tuple[StoredFields, Document] | None:
+        """The stored fields and the document of a recent hit."""
         if (hit := self._recent.get((url, chunk))) is None:
             return None
-        language, document = hit
-        return language, self.read(document)
+        stored, document = hit
+        return stored, self.read(document)
 
     @cached_property
     def words(self) -> int:

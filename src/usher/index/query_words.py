@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from usher.index import fields
 from usher.index.fields import BODY, REST, STEMMERS, STEMS, TITLE, TITLE_STEMS, URL
 from usher.index.index_reader import IndexReader
+from usher.index.passages import PassageWords
 from usher.query.compounds import joined_spelling
-from usher.query.language import Query, QueryTerm, is_required
+from usher.query.language import Query, QueryTerm, is_required, words_of
 from usher.query.results import TermStats
 from usher.query.tokens import UNSPACED_SCRIPTS, space_words
 
@@ -27,7 +28,7 @@ _MAX_LANGUAGES: Final = 5
 _MIN_REPORTED_SHARE: Final = 0.002
 _MAX_REPORTED_LANGUAGES: Final = 6
 _MIN_STOP_WORDS: Final = 2  # of a rare language in a query, which is then in that language
-_MAX_SHORT_WORDS: Final = 3  # of a query in which every word matters, also "for" in "for loop"
+MAX_SHORT_WORDS: Final = 3  # of a query in which every word matters, also "for" in "for loop"
 _CACHE_SIZE: Final = 10_000
 
 
@@ -62,7 +63,19 @@ class QueryWords:
     def significant_groups(self) -> tuple[tuple[QueryTerm, ...], ...]:
         """The groups without words such as "the" and "how", unless there are no others."""
         groups = self.query.groups
-        return tuple(group for group in groups if not self._is_filler(group)) or groups
+        return tuple(group for group in groups if not self.is_filler(group)) or groups
+
+    @cached_property
+    def keywords(self) -> tuple[str, ...]:
+        """The fillers of a short query, which may be what a section is about: "for" in "for loop"."""
+        groups = [group for group in self.query.groups if not is_required(group)]
+        if not 1 < len(groups) <= MAX_SHORT_WORDS:
+            return ()
+        return tuple(group[0].text for group in groups if self.is_filler(group))
+
+    @property
+    def passage_words(self) -> PassageWords:
+        return PassageWords(words_of(self.significant_groups), self.keywords)
 
     @cached_property
     def optional(self) -> tuple[QueryWord, ...]:
@@ -76,7 +89,7 @@ class QueryWords:
     @cached_property
     def expected(self) -> tuple[QueryWord, ...]:
         """The optional words that a good match has: all of a short query, else all but some that weigh little."""
-        if len(self.optional) <= _MAX_SHORT_WORDS:
+        if len(self.optional) <= MAX_SHORT_WORDS:
             return self.optional
         weights = {word: word.times * self.idf(word) for word in self.optional}
         spare = (1 - MIN_GOOD_SHARE) * sum(weights.values())
@@ -91,7 +104,7 @@ class QueryWords:
     def pairs(self) -> Iterable[tuple[str, str]]:
         """Words that are better close together: neighbours of the query, without fillers unless it is short."""
         groups = self.query.groups
-        if len(groups) > _MAX_SHORT_WORDS:
+        if len(groups) > MAX_SHORT_WORDS:
             groups = self.significant_groups
         terms = [group[0] for group in groups if not is_required(group)]
         tokens = [token for term in terms for token in tokens_of(term.text)]
@@ -127,7 +140,8 @@ class QueryWords:
             self._stems[word] = stems
         return stems
 
-    def _is_filler(self, group: Sequence[QueryTerm]) -> bool:
+    def is_filler(self, group: Sequence[QueryTerm]) -> bool:
+        """Whether a group is a word such as "the" in one of the languages."""
         if is_required(group) or len(tokens := tokens_of(group[0].text)) != 1:
             return False
         names = self.languages or ("en",)

@@ -102,7 +102,10 @@ class QueryHandlers:
 
         def make() -> list[Snippet]:
             snippets = self._open_engine().snippets(query, body.wanted, size=body.size)
-            return [Snippet(url, chunk, pieces) for (url, chunk), pieces in snippets.items()]
+            return [
+                Snippet(url=url, chunk=chunk, **structs.asdict(passage))
+                for (url, chunk), passage in snippets.items()
+            ]
 
         return await self._run("snippets", make, body.deadline)
 

@@ -4,23 +4,30 @@ import json
 from collections import Counter
 from typing import Final
 
-from tantivy import DocAddress
-
-from usher.index.fields import BODY, STEMS, TITLE_STEMS, URL
+from usher.index.fields import BODY, NAMES, SECTION_STEMS, STEMS, TITLE_STEMS, URL
 from usher.index.index_reader import IndexReader
+from usher.index.ranking import RankedHit
 from usher.index.tantivy_query import QueryBuilder
 from usher.query.results import ScoreReason
 
-FIELD_NAMES: Final = {STEMS: "any form", TITLE_STEMS: "title", BODY: "text", URL: "address"}
+FIELD_NAMES: Final = {
+    STEMS: "any form",
+    TITLE_STEMS: "title",
+    SECTION_STEMS: "heading of a section",
+    NAMES: "name of a page or section",
+    BODY: "text",
+    URL: "address",
+}
 MIN_REASON_SHARE: Final = 0.001  # of the score
 
 
 def explain_score(
-    reader: IndexReader, builder: QueryBuilder, score: float, address: DocAddress
+    reader: IndexReader, builder: QueryBuilder, hit: RankedHit
 ) -> tuple[ScoreReason, ...]:
     """The parts of the score of a hit, the largest first, with the effects of its prior and its length."""
     scores: Counter[tuple[str, str]] = Counter()
-    for words, field, query in builder.clauses():
+    score, address = hit.score, hit.address
+    for words, field, query in builder.clauses(is_good=not hit.weak):
         try:
             explanation = json.loads(query.explain(reader.searcher, address).to_json())
         except ValueError:  # the document does not match
@@ -30,8 +37,8 @@ def explain_score(
     parts: dict[tuple[str, str], float] = dict(scores.most_common())
     matched = sum(parts.values())
     [prior] = reader.priors([address])
-    if prior < 1:
-        parts["list", "little prose"] = matched * (prior - 1)
+    if abs(prior - 1) > MIN_REASON_SHARE:
+        parts["page", "prose, and links to it"] = matched * (prior - 1)
     if abs(rest := score - matched * prior) > MIN_REASON_SHARE * score and matched:
         parts["length", "average of all servers"] = rest
     return tuple(

@@ -9,12 +9,21 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from functools import cached_property
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from tantivy import FieldType, Occur
 from tantivy import Query as TantivyQuery
 
 from usher.index import fields
+from usher.index.clauses import (
+    Clause,
+    all_documents,
+    all_of,
+    any_of,
+    exact,
+    unscored,
+    weighted_term,
+)
 from usher.index.fields import ANCHORS, BODY, HEADINGS, REST, STEMS, TITLE, TITLE_STEMS, URL
 from usher.index.index_reader import IndexReader
 from usher.index.query_words import (
@@ -25,6 +34,7 @@ from usher.index.query_words import (
     words_of_term,
 )
 from usher.index.ranking import BM25_K1, LengthCorrection
+from usher.index.section_query import good_names, section_clauses
 from usher.query.language import Query, QueryTerm, is_required
 from usher.query.results import TermStats
 
@@ -41,14 +51,6 @@ PART_WEIGHT: Final = 0.5  # of a part of a compound
 MIN_LENGTH_DIFFERENCE: Final = 0.02  # averages that differ less do not change the order
 
 
-class Clause(NamedTuple):
-    """A part of a query: which words match in which field, and the query for it."""
-
-    words: str
-    field: str
-    query: TantivyQuery
-
-
 class QueryBuilder:
     """Builds the Tantivy query for one reader; with the statistics of all servers, scores are comparable."""
 
@@ -59,7 +61,11 @@ class QueryBuilder:
 
     def build(self) -> TantivyQuery:
         """The query for good matches."""
-        scores = [*self._proximity_clauses(), *self._spare_clauses()]
+        scores = [*self._good_clauses(), *self._spare_clauses()]
+        if self._good_names:
+            scores += [
+                clause for word in self.words.expected for clause in self._flat_clauses(word)
+            ]
         return TantivyQuery.boolean_query(
             [*self._good, *((Occur.Should, clause.query) for clause in scores)]
         )
@@ -80,8 +86,8 @@ class QueryBuilder:
         if len(words) == 1 and not words[0].parts:
             return None
         if not self._required:
-            return _any_of(clauses)
-        return TantivyQuery.boolean_query([*self._required, (Occur.Must, _any_of(clauses))])
+            return any_of(clauses)
+        return TantivyQuery.boolean_query([*self._required, (Occur.Must, any_of(clauses))])
 
     def length_correction(self) -> LengthCorrection | None:
         """The correction of scores if the average length differs from that of all servers."""
@@ -95,13 +101,13 @@ class QueryBuilder:
         limit_score = (1 + BM25_K1) * (1 + FIELD_WEIGHTS[BODY]) * weight
         return LengthCorrection(local, everywhere, limit_score)
 
-    def clauses(self) -> list[Clause]:
-        """All parts of the score, for an explanation."""
+    def clauses(self, *, is_good: bool) -> list[Clause]:
+        """All parts of the score of a match, for an explanation."""
         required = [term for group in self._required_groups for term in group]
         return [
             *(clause for term in required for clause in self._term_clauses(term)),
             *(clause for word in self.words.optional for clause in self._flat_clauses(word)),
-            *self._proximity_clauses(),
+            *(self._good_clauses() if is_good else ()),
         ]
 
     # -- which pages match
@@ -110,11 +116,18 @@ class QueryBuilder:
     def _good(self) -> list[tuple[Occur, TantivyQuery]]:
         """The clauses that decide what matches well."""
         expected = [(Occur.Must, self._word_query(word)) for word in self.words.expected]
+        if self._good_names:
+            every = TantivyQuery.boolean_query(expected)
+            expected = [(Occur.Must, unscored(any_of([every, *self._good_names])))]
         if self.query.groups and not expected and not self._required_groups:
             return [(Occur.Must, TantivyQuery.empty_query())]  # the terms have no word of the index
         scored = expected or self._required_groups
-        first = [] if scored else [(Occur.Must, _unscored(all_documents()))]
+        first = [] if scored else [(Occur.Must, unscored(all_documents()))]
         return [*first, *expected, *self._required]
+
+    @cached_property
+    def _good_names(self) -> list[TantivyQuery]:
+        return good_names(self.words) if len(self.words.expected) > 1 else []
 
     @cached_property
     def _required_groups(self) -> list[tuple[QueryTerm, ...]]:
@@ -124,10 +137,10 @@ class QueryBuilder:
     def _required(self) -> list[tuple[Occur, TantivyQuery]]:
         """What every match must have and must not have; filters do not affect scores."""
         groups = [
-            _any_of([clause.query for term in group for clause in self._term_clauses(term)])
+            any_of([clause.query for term in group for clause in self._term_clauses(term)])
             for group in self._required_groups
         ]
-        filters = [_unscored(query) for query in self._filters()]
+        filters = [unscored(query) for query in self._filters()]
         excluded = [(Occur.MustNot, query) for query in self._excluded()]
         return [*((Occur.Must, query) for query in (*groups, *filters)), *excluded]
 
@@ -139,19 +152,19 @@ class QueryBuilder:
         if word.parts:
             weight = PART_WEIGHT * word.times
             parts = [
-                (Occur.Must, _any_of([clause.query for clause in self._word_clauses(part, weight)]))
+                (Occur.Must, any_of([clause.query for clause in self._word_clauses(part, weight)]))
                 for part in dict.fromkeys(word.parts)
             ]
             clauses.append(TantivyQuery.boolean_query(parts))
-        return _any_of(clauses)
+        return any_of(clauses)
 
     def _run_query(self, parts: Sequence[str]) -> TantivyQuery:
         """Matches a run of characters: a short one as a phrase, a long one by its characters in any order."""
         if 1 < len(parts) <= MAX_UNSPACED_PHRASE:
-            return _any_of([clause.query for clause in self._phrase_clauses(parts, "")])
+            return any_of([clause.query for clause in self._phrase_clauses(parts, "")])
         return TantivyQuery.boolean_query(
             [
-                (Occur.Must, _any_of([clause.query for clause in self._word_clauses(part, 1.0)]))
+                (Occur.Must, any_of([clause.query for clause in self._word_clauses(part, 1.0)]))
                 for part in dict.fromkeys(parts)
             ]
         )
@@ -174,10 +187,10 @@ class QueryBuilder:
                 # A stem that is rare, because only a few pages have its language, weighs no more than the word.
                 share = min(1.0, idf / words.idfs(STEMS, stem)[0])
                 factor = weight * field_weight * share * words.correction(field, [stem])
-                clauses.append(Clause(word, field, _term(field, stem, factor)))
+                clauses.append(Clause(word, field, weighted_term(field, stem, factor)))
         for field in (BODY, URL, REST):
             factor = weight * FIELD_WEIGHTS[field] * words.correction(field, [word])
-            clauses.append(Clause(word, field, _term(field, word, factor)))
+            clauses.append(Clause(word, field, weighted_term(field, word, factor)))
         return clauses
 
     def _flat_clauses(self, word: QueryWord) -> list[Clause]:
@@ -205,8 +218,10 @@ class QueryBuilder:
             return self._phrase_clauses(tokens, term.place)
         if term.place == "title":
             stems = [stem for word in words for stem in self.words.stems(word.text)]
-            return [Clause(term.text, TITLE, _term(TITLE_STEMS, stem, 1.0)) for stem in stems]
-        query = TantivyQuery.boolean_query([(Occur.Must, self._word_query(word)) for word in words])
+            return [
+                Clause(term.text, TITLE, weighted_term(TITLE_STEMS, stem, 1.0)) for stem in stems
+            ]
+        query = all_of([self._word_query(word) for word in words])
         return [Clause(term.text, "page", query)]
 
     def _phrase_clauses(self, tokens: Sequence[str], place: str) -> list[Clause]:
@@ -220,9 +235,13 @@ class QueryBuilder:
     ) -> Clause:
         factor = weight * self.words.correction(field, tokens)
         if len(tokens) == 1:
-            return Clause(tokens[0], field, _term(field, tokens[0], factor))
+            return Clause(tokens[0], field, weighted_term(field, tokens[0], factor))
         query = TantivyQuery.phrase_query(fields.schema(), field, list(tokens), slop)
         return Clause(" ".join(tokens), field, TantivyQuery.boost_query(query, factor))
+
+    def _good_clauses(self) -> list[Clause]:
+        """What adds to the score of good matches only: it would be too slow for all pages with any of the words."""
+        return [*self._proximity_clauses(), *section_clauses(self.words)]
 
     def _proximity_clauses(self) -> list[Clause]:
         """Raise the score if neighbours of the query stand close together in this order."""
@@ -254,37 +273,12 @@ class QueryBuilder:
         sites = [exact("site", site) for site in query.sites]
         sites += [_range("domain64", FieldType.Unsigned, *limits) for limits in query.ranges]
         if sites:
-            yield _any_of(sites)
+            yield any_of(sites)
         if query.languages:
             yield TantivyQuery.term_set_query(fields.schema(), "language", list(query.languages))
         if query.after or query.before:
             after, before = _microseconds(query.after), _microseconds(query.before)
             yield _range("published", FieldType.Integer, after, before)
-
-
-def exact(field: str, value: str) -> TantivyQuery:
-    return TantivyQuery.term_query(fields.schema(), field, value, "basic")
-
-
-def _term(field: str, word: str, weight: float) -> TantivyQuery:
-    query = TantivyQuery.term_query(fields.schema(), field, word, index_option="freq")
-    return TantivyQuery.boost_query(query, weight)
-
-
-def _any_of(queries: Iterable[TantivyQuery]) -> TantivyQuery:
-    alternatives = list(queries)
-    if len(alternatives) == 1:
-        return alternatives[0]
-    return TantivyQuery.boolean_query([(Occur.Should, query) for query in alternatives])
-
-
-def _unscored(query: TantivyQuery) -> TantivyQuery:
-    return TantivyQuery.const_score_query(query, 0.0)
-
-
-def all_documents() -> TantivyQuery:
-    """Matches every document, but no marker or filler documents."""
-    return TantivyQuery.exists_query("crawled")
 
 
 def _range(field: str, kind: FieldType, start: int | None, end: int | None) -> TantivyQuery:

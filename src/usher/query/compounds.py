@@ -100,6 +100,8 @@ def _find_spellings(word: str) -> Iterator[str]:
     for compound in _COMPOUND.findall(folded):
         if spelling := _join(compound):
             yield spelling
+        parts = compound.split(".")
+        yield from (joined for part in parts[1:] if _SPLIT.search(part) and (joined := _join(part)))
     # Most words have no symbol, and a test is faster than the pattern.
     if "+" in folded or "#" in folded or ".net" in folded:
         yield from map(_symbol_name, _SYMBOLS.finditer(folded))

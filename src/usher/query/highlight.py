@@ -21,6 +21,7 @@ SNIPPET_CHARACTERS: Final = 240
 MAX_TEXT_CHARACTERS: Final = 100_000  # scanning more would take longer than the search
 MAX_MATCHES_PER_WORD: Final = 200
 MAX_WORDS: Final = 32
+MAX_LINES: Final = 4  # of a snippet; if its matches are farther apart, it has no line breaks
 _LEAD_CHARACTERS: Final = 60  # how far before the first match a sentence may begin
 _MAX_COUNTED: Final = 4  # matches, or words in a row, beyond which a passage is not better
 _MIN_PREFIX: Final = 3  # letters that all forms of a word share
@@ -31,6 +32,7 @@ _SENTENCE_END: Final = re.compile(r"[.!?\u2026]\s+|[\u3002\uff01\uff1f\n]\s*")
 _INVISIBLE: Final = re.compile(
     r"[\s\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufffe\uffff\ud800-\udfff]+"
 )
+_LINE_END: Final = re.compile(r"\n\s*")
 _ACCENTED: Final = ("\u00c0", "\u024f")
 _ASCII: Final = bytes(range(128))
 # UTF-8 bytes of ASCII, of continuations, and lead bytes of characters without case. (Fullwidth, circled and
@@ -48,20 +50,53 @@ class _Pattern(NamedTuple):
     prefixes: tuple[tuple[str, bool], ...]  # and whether the prefix is of an unspaced script
 
 
+class Excerpt(NamedTuple):
+    """A passage in segments, the place of its first match, and how many of the words it has."""
+
+    segments: list[Segment]
+    start: int
+    words: int
+
+
 def make_snippet(
     text: str, words: Sequence[str], *, size: int = SNIPPET_CHARACTERS, stem: Stem = strip_accents
 ) -> list[Segment]:
     """The passage with most of the words, or the beginning; words with the same `stem` are forms of one word."""
+    return make_excerpt(text, words, size=size, stem=stem).segments
+
+
+def make_excerpt(
+    text: str,
+    words: Sequence[str],
+    *,
+    size: int = SNIPPET_CHARACTERS,
+    stem: Stem = strip_accents,
+    is_beginning: bool = False,
+) -> Excerpt:
+    """The passage of `make_snippet`, or always the beginning, and where it is."""
     text = text[:MAX_TEXT_CHARACTERS]
-    matches = _find_matches(text, words, stem, size)
-    start, end = _extend(text, _best_range(matches, size), size) if matches else _fit(text, 0, size)
+    if is_beginning:
+        start, end = _fit(text, 0, size)
+        matches = _find_matches(text[:end], words, stem)
+    else:
+        matches = _find_matches(text, words, stem, size)
+        best = _best_range(matches, size) if matches else (0, 0)
+        start, end = _extend(text, best, size)
+    end = start + len(text[start:end].rstrip())
     inside = [match for match in matches if match[0] >= start and match[1] <= end]
-    segments = _split(text, start, end, inside)
+    is_tall = len(_LINE_END.findall(text, start, end)) >= MAX_LINES
+    segments = _split(text.replace("\n", " ") if is_tall else text, start, end, inside)
     if start > 0:
         segments = [("\u2026 ", False), *segments]
     if end < len(text.rstrip()):
         segments.append((" \u2026", False))
-    return _join(segments)
+    first = inside[0][0] if inside else start
+    return Excerpt(_join(segments), first, len({word for _, _, word in inside}))
+
+
+def find_words(text: str, words: Sequence[str], stem: Stem) -> list[Match]:
+    """All places of the words in a text."""
+    return _find_matches(text[:MAX_TEXT_CHARACTERS], words, stem)
 
 
 def highlight(text: str, words: Sequence[str], *, stem: Stem = strip_accents) -> list[Segment]:
@@ -207,14 +242,21 @@ def _extend(text: str, matched: tuple[int, int], size: int) -> tuple[int, int]:
         start = sentences[0]
     else:
         start = first if (space := text.find(" ", earliest, first)) < 0 else space + 1
-    return _fit(text, start, max(size, last - start))
+    return _fit(text, start, max(size, last - start), last)
 
 
-def _fit(text: str, start: int, size: int) -> tuple[int, int]:
-    """As much text from `start` as fits without cutting a word, unless the word is very long."""
+def _fit(text: str, start: int, size: int, earliest_end: int = 0) -> tuple[int, int]:
+    """As many lines and sentences from `start` as fit, else as many words, unless a word is very long."""
     end = start + size
+    breaks = [match.start() for match in _LINE_END.finditer(text, start, end)]
+    if len(breaks) >= MAX_LINES and (
+        late := [at for at in breaks[MAX_LINES - 1 :] if at >= earliest_end]
+    ):
+        return start, late[0]
     if end >= len(text):
         return start, len(text)
+    if sentences := [m.end() for m in _SENTENCE_END.finditer(text, start + size * 3 // 4, end)]:
+        return start, sentences[-1]
     space = text.rfind(" ", start + size * 3 // 4, end + 1)
     return start, space if space > 0 else end
 
@@ -231,16 +273,21 @@ def _split(text: str, start: int, end: int, matches: Iterable[Match]) -> list[Se
 
 
 def _visible(text: str) -> str:
+    """The text with a line break or a space in place of invisible characters."""
     # Most texts need no change, and checking is faster than replacing.
     is_clean = text.isprintable() and "  " not in text
-    return text if is_clean else _INVISIBLE.sub(" ", text)
+    return text if is_clean else _INVISIBLE.sub(_blank, text)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return "\n" if "\n" in match[0] else " "
 
 
 def _join(segments: Iterable[Segment]) -> list[Segment]:
     """Merge neighbours of the same kind; remove empty segments, double spaces and spaces at both ends."""
     joined: list[Segment] = []
     for piece, marked in segments:
-        text = piece.lstrip() if not joined or joined[-1][0].endswith(" ") else piece
+        text = piece.lstrip() if not joined or joined[-1][0][-1].isspace() else piece
         if not text:
             continue
         if joined and joined[-1][1] == marked:

@@ -27,6 +27,8 @@ MAX_QUERY_CHARACTERS: Final = 1_000
 MAX_TERM_CHARACTERS: Final = 200
 MAX_TERMS: Final = 100
 MAX_IGNORED: Final = 10
+MIN_PASTED_WORDS: Final = 20  # outside quotes, from which on a query is a pasted text
+MIN_CAPITAL_WORDS: Final = 4  # from which on capitals are a habit
 
 QueryText = Annotated[str, Meta(max_length=MAX_QUERY_CHARACTERS)]
 TermText = Annotated[str, Meta(max_length=MAX_TERM_CHARACTERS)]
@@ -115,9 +117,22 @@ def parse_query(text: str) -> Query:
         parser.ignore('"')
         before, _, after = clean.rpartition('"')
         clean = f"{before} {after}"
-    for match in _PIECE.finditer(clean):
+    for match in _PIECE.finditer(_without_accidental_syntax(clean)):
         parser.take(match)
     return parser.finish(clean)
+
+
+def _without_accidental_syntax(text: str) -> str:
+    """The text of a query in which quotes and capitals are syntax only if the reader seems to mean that.
+
+    Quotes in a pasted text are punctuation, and AND among other words in capitals is a word.
+    """
+    outside = " ".join(text.split('"')[::2]).split()
+    if len(outside) >= MIN_PASTED_WORDS:
+        text = text.replace('"', " ")
+    if text.isupper() and len(outside) >= MIN_CAPITAL_WORDS:
+        text = text.replace(" AND ", " and ").replace(" OR ", " or ")
+    return text
 
 
 def apply_corrections(text: str, corrections: Mapping[str, str]) -> str:

@@ -42,6 +42,24 @@ class ScoreReason(Struct, frozen=True):
     score: float
 
 
+class SectionLink(Struct, frozen=True):
+    """A section of a page: the path of its headings, and its anchor."""
+
+    title: str
+    anchor: str
+
+
+class Passage(Struct, frozen=True, omit_defaults=True):
+    """The snippet of a hit and up to three matching sections.
+
+    The snippet may be from the first of them, or from a part of the page that is in none.
+    """
+
+    pieces: list[Segment]
+    sections: tuple[SectionLink, ...] = ()
+    is_from_first: bool = False
+
+
 class Hits(Struct, frozen=True, omit_defaults=True):
     """The best hits of one server, the number of good matches, the hosts with most of them, and snippets.
 
@@ -52,7 +70,7 @@ class Hits(Struct, frozen=True, omit_defaults=True):
     total: int = 0
     hits: tuple[Hit, ...] = ()
     hosts: dict[str, int] = field(default_factory=dict)
-    passages: tuple[list[Segment], ...] = ()
+    shown: tuple[Passage, ...] = ()  # of the first hits
     incarnation: str = ""
     more: bool = False
 

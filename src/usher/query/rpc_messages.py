@@ -5,9 +5,9 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from usher.errors import BadInput
-from usher.query.highlight import SNIPPET_CHARACTERS, Segment
+from usher.query.highlight import SNIPPET_CHARACTERS
 from usher.query.language import MAX_TERMS, Query, parse_query
-from usher.query.results import TermStats
+from usher.query.results import Passage, TermStats
 
 MAX_TEXT_CHARACTERS: Final = 20_000  # of a query that is sent as text
 MAX_STATS_ENTRIES: Final = 20_000
@@ -60,12 +60,11 @@ class SnippetsRequest(Struct, forbid_unknown_fields=True, kw_only=True):
     deadline: Deadline = 5.0
 
 
-class Snippet(Struct):
-    """The snippet of one hit in segments."""
+class Snippet(Passage, frozen=True, kw_only=True):
+    """The passage of one hit."""
 
     url: str
     chunk: int
-    pieces: list[Segment]
 
 
 def to_query(query: QueryOrText) -> Query:

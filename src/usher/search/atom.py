@@ -32,7 +32,7 @@ def entry(view: ResultView, url: str) -> AtomEntry:
         updated=view.crawled,
         published=view.published,
         links=[AtomLink(view.link)] if view.link else [],
-        text=text_of(view.snippet) or view.url,
+        text=" \N{EM DASH} ".join(filter(None, (view.section, text_of(view.snippet)))) or view.url,
         language=view.language,
         source=view.host,
     )

@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from usher.errors import Unreachable
-from usher.query.highlight import Segment
 from usher.query.language import Query, apply_corrections, parse_query
-from usher.query.results import Hits, TermStats, rank_key
+from usher.query.results import Hits, Passage, TermStats, rank_key
 from usher.query.rpc_messages import HitAddress, QueryRequest, SearchRequest, SnippetsRequest
 from usher.search.cluster_map import ClusterView
 from usher.search.failover import Failover, RowAttempt
@@ -48,7 +47,7 @@ MORE_HITS_FACTOR: Final = 8  # if copies leave too few hits, so many times as ma
 SUGGESTION_MAX_HITS: Final = 4  # with more hits no spelling is suggested
 MAX_SNIPPETS_WITH_HITS: Final = 50
 SNIPPET_GRACE_SECONDS: Final = 0.3  # for snippets and suggestions, however long the hits took
-Snippets = dict[HitAddress, list[Segment]]
+Snippets = dict[HitAddress, Passage]
 
 
 class SpellingSuggestion(NamedTuple):
@@ -253,7 +252,7 @@ class Broker:
             bodies[self.cluster.servers[host]] = msgspec.json.encode(request)
         answers = await call_servers(SNIPPETS, bodies, until)
         snippets = chain.from_iterable(answers.values())
-        return {(snippet.url, snippet.chunk): snippet.pieces for snippet in snippets}
+        return {(snippet.url, snippet.chunk): snippet for snippet in snippets}
 
     # -- spelling
 
@@ -294,7 +293,7 @@ def snippets_of(answers: Iterable[Hits]) -> Snippets:
     return {
         (hit.url, hit.chunk): snippet
         for hits in answers
-        for hit, snippet in zip(hits.hits, hits.passages, strict=False)
+        for hit, snippet in zip(hits.hits, hits.shown, strict=False)
     }
 
 

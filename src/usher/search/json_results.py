@@ -21,7 +21,16 @@ class TextPiece(Struct):
     marked: bool = False
 
 
+class SectionItem(Struct):
+    """A section of a page that matches."""
+
+    url: str
+    title: str
+
+
 class SearchListingItem(Struct):
+    """One result; `section` is the title of the section that the snippet is from, if it is from one."""
+
     url: str
     title: str
     host: str
@@ -35,6 +44,8 @@ class SearchListingItem(Struct):
     weak: bool = False
     score: float | None = None
     reasons: list[ScoreReason] | None = None
+    section: str | None = None
+    sections: list[SectionItem] = []
 
 
 class HostCount(Struct):
@@ -102,6 +113,8 @@ def _item(result: SearchResult, merged: MergedHit, *, explain: bool) -> SearchLi
         weak=view.weak,
         score=round_score(merged.hit.score) if explain else None,
         reasons=list(merged.hit.reasons) if explain else None,
+        section=view.section or None,
+        sections=[SectionItem(section.url, text_of(section.title)) for section in view.sections],
     )
 
 
@@ -115,6 +128,7 @@ class WebResult(Struct):
     snippet: str
     publication_date: str | None
     thumbnail_url: None = None
+    sections: list[SectionItem] = []
 
 
 class Web(Struct):
@@ -125,7 +139,10 @@ class Web(Struct):
 
 
 class GovResults(Struct):
-    """The response of Search.gov's API; fields without an equivalent are empty, and `partial` is an addition."""
+    """The response of Search.gov's API; fields without an equivalent are empty.
+
+    `partial`, and `sections` of a result, are additions.
+    """
 
     query: str
     web: Web
@@ -146,8 +163,12 @@ def gov_results(result: SearchResult, offset: int, *, marked: bool) -> GovResult
         WebResult(
             title=text(highlight(merged.hit.title, words)),
             url=merged.hit.url,
-            snippet=text(result.snippet(merged)),
+            snippet=text(result.snippet(merged)).replace("\n", " "),
             publication_date=_iso_day(merged.hit.published),
+            sections=[
+                SectionItem(section.url, text(section.title))
+                for section in result_view.section_views(result, merged)
+            ],
         )
         for merged in hits
     ]

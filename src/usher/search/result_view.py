@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Final
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from msgspec import Struct, field
 
@@ -24,6 +24,9 @@ NEARBY_PAGES: Final = 3  # linked before and after the current one
 MAX_PAGE: Final = 10**9
 MAX_CRUMBS: Final = 4
 MAX_CRUMB_CHARACTERS: Final = 40
+ANCHOR_CHARACTERS: Final = (
+    "!$&'()*+,;=:@/?-._~%"  # of a fragment, RFC 3986; an anchor may be escaped already
+)
 _LINKED_SCHEMES: Final = frozenset({"http", "https"})
 _ADDRESS: Final = re.compile(
     r"(?:https?://\S+|(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d+)?(?:/\S*)?)", re.IGNORECASE
@@ -39,8 +42,19 @@ _LANGUAGES: Final = {
 }  # fmt: skip
 
 
+class SectionView(Struct, frozen=True):
+    """A section of a page; `link` is empty if a browser should not follow the address of the page."""
+
+    title: list[Segment]
+    link: str
+    url: str
+
+
 class ResultView(Struct, frozen=True):
-    """One result; `link` is empty if a browser should not follow the address."""
+    """One result; `link` is empty if a browser should not follow the address.
+
+    `sections` are the parts of the page that match best. If `section` is not empty, the snippet is from the first.
+    """
 
     title: list[Segment]
     link: str
@@ -53,6 +67,8 @@ class ResultView(Struct, frozen=True):
     crawled: datetime
     copies: int
     weak: bool = False
+    sections: list[SectionView] = field(default_factory=list)
+    section: str = ""
 
 
 class QueryFilter(Struct, frozen=True):
@@ -98,7 +114,19 @@ def result_view(result: SearchResult, merged: MergedHit) -> ResultView:
         crawled=hit.crawled,
         copies=merged.copies,
         weak=hit.weak,
+        sections=section_views(result, merged),
+        section=readable(result.snippet_section(merged)),
     )
+
+
+def section_views(result: SearchResult, merged: MergedHit) -> list[SectionView]:
+    views = []
+    for section in result.sections(merged):
+        url = f"{merged.hit.url.partition('#')[0]}#{quote(section.anchor, safe=ANCHOR_CHARACTERS)}"
+        link = url if is_link(url) else ""
+        words = highlight(section.title, result.query.words) or [(section.anchor, False)]
+        views.append(SectionView(words, link, readable(url)))
+    return views
 
 
 def title(hit: Hit, words: Sequence[str]) -> list[Segment]:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from usher.query.highlight import Segment
 from usher.query.language import Query
+from usher.query.results import Passage, SectionLink
 from usher.query.rpc_messages import HitAddress
 from usher.search.merge import MergedHit, MergedHits
 
@@ -20,7 +21,7 @@ class SearchResult(Struct, frozen=True):
 
     query: Query
     results: MergedHits
-    snippets: dict[HitAddress, list[Segment]]
+    snippets: dict[HitAddress, Passage]
     seconds: float
     missing: float = 0.0
     at_least: bool = False  # whether there may be more hits than `results.total`
@@ -34,5 +35,17 @@ class SearchResult(Struct, frozen=True):
     def snippet(self, merged: MergedHit) -> list[Segment]:
         """The snippet of a hit, else the page's description."""
         hit = merged.hit
-        segments = self.snippets.get((hit.url, hit.chunk))
-        return segments or ([(hit.description, False)] if hit.description else [])
+        passage = self.snippets.get((hit.url, hit.chunk))
+        if passage and passage.pieces:
+            return passage.pieces
+        return [(hit.description, False)] if hit.description else []
+
+    def sections(self, merged: MergedHit) -> tuple[SectionLink, ...]:
+        """The matching sections of a hit."""
+        passage = self.snippets.get((merged.hit.url, merged.hit.chunk))
+        return passage.sections if passage else ()
+
+    def snippet_section(self, merged: MergedHit) -> str:
+        """The title of the section that the snippet is from; empty if it is from none."""
+        passage = self.snippets.get((merged.hit.url, merged.hit.chunk))
+        return passage.sections[0].title if passage and passage.is_from_first else ""

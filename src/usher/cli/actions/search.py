@@ -26,6 +26,7 @@ from usher.settings import Settings
 OK = 200
 TIMEOUT_SECONDS = 10.0
 MAX_LINE_CHARACTERS = 400
+LINE_BREAK = "\n     "
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,9 @@ def show_result(number: int, result: SearchListingItem) -> None:
     parts = [", ".join(facts), highlighted(result.snippet_pieces) if result.snippet else ""]
     if line := " · ".join(filter(None, parts)):
         echo(f"     {line}")
+    for section in result.sections:
+        echo(f"     # {printable(section.title, MAX_LINE_CHARACTERS)}")
+        echo(f"       {style(printable(section.url, MAX_LINE_CHARACTERS), fg='cyan')}")
     if result.score is not None:
         echo(f"     {explanation(result)}")
     echo()
@@ -172,7 +176,11 @@ def explanation(result: SearchListingItem) -> str:
 
 def highlighted(pieces: Sequence[TextPiece], *, bold: bool = False) -> str:
     """The text with its matched words in colour; without a terminal `echo` removes the colours."""
-    texts = [(printable(piece.text, MAX_LINE_CHARACTERS), piece.marked) for piece in pieces]
+    texts = [
+        (LINE_BREAK.join(printable(line, MAX_LINE_CHARACTERS) for line in lines), piece.marked)
+        for piece in pieces
+        if (lines := piece.text.split("\n"))
+    ]
     return "".join(
         style(text, bold=True, fg="yellow" if marked else None) if marked or bold else text
         for text, marked in texts
