@@ -58,6 +58,10 @@ CASES = {
         {"host": HOST, "seconds": "2.5"},
         "select crawl_delay from work.hosts where name = 'a.example'",
     ),
+    "host-filters": ActionCase(
+        {"host": HOST, "filters": '[{"name": "cal", "rule": "path", "matches": "^/cal/"}]'},
+        "select filters from work.hosts where name = 'a.example'",
+    ),
     "host-recrawl": ActionCase(
         {"host": HOST, "pages": "all"},
         "select path, state from work.guestbook order by path",
@@ -205,3 +209,49 @@ def test_a_refused_action_changes_nothing(database: str, tmp_path: Path) -> None
             reply = admin.act(name, **fields)
             assert reply.status == status, (name, fields, reply.body[-800:])
         assert rows(database, "select count(*) from work.event where actor is not null") == [(0,)]
+
+
+def test_a_preview_states_what_filters_would_reject(database: str, tmp_path: Path) -> None:
+    """The numbers are those of the door, which then refuses exactly these pages."""
+    filters = '[{"name": "cal", "rule": "path", "matches": "^/cal/"}]'
+    urls = [f"https://a.example/{'cal' if number % 3 else 'page'}/{number}" for number in range(90)]
+    with mgmt(database, tmp_path / "log") as server:
+        assert server.knock(*urls).status == 200
+        run(database, "update work.guestbook set state = 'crawled' where id % 2 = 0")
+        waiting = rows(
+            database,
+            "select count(*) from work.guestbook where path ~ '^/cal/' and state = 'pending'",
+        )[0][0]
+        admin = signed_in(server, database, "admin")
+        fields = {"host": HOST, "filters": filters}
+        reply = admin.post("/actions/host-filters/preview", csrf=admin.csrf(), **fields)
+        words = f"These filters would reject 60 of 90 known pages, {waiting} of them waiting."
+        assert words in reply.body.decode()
+        assert "/cal/1 (cal: " in unescape(reply.body.decode())
+        assert rows(database, "select filters from work.hosts where name = 'a.example'") == [([],)]
+        assert rows(database, "select count(*) from work.event where actor is not null") == [(0,)]
+        command = ("hosts", "preview", HOST, "--filter", filters[1:-1])
+        printed = usher(*command, environment={"DATABASE_URL": database})
+        assert words in printed.out
+        assert admin.act("host-filters", **fields).status == 200
+        answers = server.knock(*urls).json["reasons"]
+        assert answers["filtered"] == 60
+        # With the filters in force, the same list rejects nothing more, and none lets 60 pages pass.
+        empty = admin.post(
+            "/actions/host-filters/preview", csrf=admin.csrf(), host=HOST, filters="[]"
+        )
+        assert "reject 0 of 90 known pages" in empty.body.decode()
+        assert "60 that the present filters reject would pass" in empty.body.decode()
+        form = admin.page(f"/actions/host-filters?host={HOST}")
+        assert "^/cal/" in form
+        for wrong in (
+            "x",
+            "{}",
+            '[{"name": "a", "rule": "unknown"}]',
+            '[{"name": "a", "rule": "path", "matches": "(a+)+$"}]',
+        ):
+            reply = admin.post(
+                "/actions/host-filters/preview", csrf=admin.csrf(), host=HOST, filters=wrong
+            )
+            assert reply.status == 422, wrong
+        assert admin.post("/actions/host-pause/preview", csrf=admin.csrf(), host=HOST).status == 404

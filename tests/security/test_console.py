@@ -53,7 +53,7 @@ def test_the_table_of_endpoints_is_complete() -> None:
     assert {"/", "/explain", "/pages", "/hosts/{name}", "/tokens", "/actions/{action}"} <= set(
         PAGES
     )
-    assert FORMS == ["/actions/{action}", "/login", "/logout"]
+    assert FORMS == ["/actions/{action}", "/actions/{action}/preview", "/login", "/logout"]
     without_rule = [each.path for each in CONSOLE if each.access.scope == "open"]
     assert set(without_rule) == OPEN_PATHS
 
@@ -74,8 +74,9 @@ def test_every_page_needs_a_session(running: Mgmt) -> None:
 @pytest.mark.attack(1, "a caller posts a form of the console without a session", "401")
 def test_every_form_needs_a_session(running: Mgmt, database: str) -> None:
     for name in ACTIONS:
-        reply = FormClient(running).post(f"/actions/{name}", host="a.example")
-        assert reply.problem == (401, "unproven"), name
+        for path in (f"/actions/{name}", f"/actions/{name}/preview"):
+            reply = FormClient(running).post(path, host="a.example")
+            assert reply.problem == (401, "unproven"), path
     assert FormClient(running).post("/logout").problem == (401, "unproven")
     assert one(database, "select count(*) from work.event where actor is not null") == 0
 
@@ -85,7 +86,8 @@ def test_read_cannot_act(running: Mgmt, database: str) -> None:
     reader = signed_in(running, database, "read")
     csrf = reader.csrf()
     for name in ACTIONS:
-        assert reader.post(f"/actions/{name}", csrf=csrf, host="a.example").status == 403, name
+        for path in (f"/actions/{name}", f"/actions/{name}/preview"):
+            assert reader.post(path, csrf=csrf, host="a.example").status == 403, path
         assert reader.get(f"/actions/{name}").status == 403, name
     assert one(database, "select count(*) from work.event where actor is not null") == 0
     assert 'class="action" href="/actions/' not in reader.page("/tokens")
@@ -96,7 +98,8 @@ def test_every_form_needs_the_csrf_token(running: Mgmt, database: str) -> None:
     admin, other = signed_in(running, database, "admin"), signed_in(running, database, "read")
     for name in ACTIONS:
         for fields in ({}, {"csrf": ""}, {"csrf": "0" * 64}, {"csrf": other.csrf()}):
-            assert admin.post(f"/actions/{name}", **fields).status == 403, name
+            for path in (f"/actions/{name}", f"/actions/{name}/preview"):
+                assert admin.post(path, **fields).status == 403, path
     assert admin.post("/logout").status == 403
     assert admin.send("POST", "/actions/host-pause", b"\xff").status == 403
     assert admin.page("/")

@@ -4,14 +4,13 @@ from typing import Any
 
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time
-from usher.console.actions.action import ConsoleAction, read_fields, run_action
+from usher.console.actions.action import ActionFields, ConsoleAction, read_fields, run_action
 from usher.console.actions.registry import find_action
 from usher.console.forms import query_text, read_form
 from usher.console.page import ConsolePage
-from usher.door import removals
-from usher.removal_rules import parse_target
+from usher.errors import NotFound
+from usher.observe.status_report import read_transaction
 from usher.telemetry import Log
-from usher.wording import counted
 
 log = Log("console")
 PLACEHOLDERS = "…"
@@ -21,8 +20,30 @@ async def action_form(call: MgmtCall[Any]) -> ConsolePage:
     """The form of an action, filled in from the query; nothing changes."""
     action = find_action(call.path_params["action"])
     fields = {field.name: query_text(call, field.name) for field in action.fields}
+    async with read_transaction(call.context.mgmt_db) as conn:
+        if action.prefill:
+            given = {name: value for name, value in fields.items() if value}
+            fields |= {**await action.prefill(conn, fields), **given}
+        is_complete = all(fields[field.name] for field in action.fields if field.required)
+        subject = action.subject(fields)
+        notes = await action.preview(conn, fields) if action.preview and subject else []
+    return form_page(action, fields, notes if is_complete or not action.prefill else [])
+
+
+async def preview_form(call: MgmtCall[bytes]) -> ConsolePage:
+    """The form that the operator sent, with what the action would affect; nothing changes."""
+    given = read_form(call)
+    action = find_action(call.path_params["action"])
+    if action.preview is None:
+        raise NotFound(f"{action.label} has no preview.")
+    fields = read_fields(action, given)
+    async with read_transaction(call.context.mgmt_db) as conn:
+        notes = await action.preview(conn, fields)
+    return form_page(action, fields, notes)
+
+
+def form_page(action: ConsoleAction, fields: ActionFields, notes: list[str]) -> ConsolePage:
     command = action.command({name: value or PLACEHOLDERS for name, value in fields.items()})
-    notes = await form_notes(call, action, fields)
     values = {"action": action, "fields": fields, "notes": notes}
     data = {
         "action": action.name,
@@ -32,19 +53,6 @@ async def action_form(call: MgmtCall[Any]) -> ConsolePage:
         "command": command,
     }
     return ConsolePage("action.html", action.label, values, data, command)
-
-
-async def form_notes(
-    call: MgmtCall[Any], action: ConsoleAction, fields: dict[str, str]
-) -> list[str]:
-    """What the action would affect, where that can be counted before."""
-    if action.name != "page-remove" or not fields["target"]:
-        return []
-    async with call.context.door_db.transaction() as conn:
-        target = await removals.resolve(conn, parse_target(fields["target"]))
-        seen = await removals.preview(conn, target)
-    covered = f"{counted(seen.pages, 'known page')}, {seen.searchable:,} of them searchable"
-    return [f"{target.text} covers {covered}."]
 
 
 async def do_action(call: MgmtCall[bytes]) -> ConsolePage:

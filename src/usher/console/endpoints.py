@@ -13,7 +13,7 @@ from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.api.openapi import HTML_MEDIA_TYPE, Endpoints
 from usher.api.server import ExtraEndpoints
 from usher.console import explanation, landing_page, login, render
-from usher.console.action_pages import action_form, do_action
+from usher.console.action_pages import action_form, do_action, preview_form
 from usher.console.lists import cluster, hosts, jobs, pages, removals, tasks
 from usher.console.lists.settings import settings_view
 from usher.console.overview import Overview
@@ -56,7 +56,7 @@ class ConsoleEndpoints:
 
     def endpoints(self) -> Endpoints:
         return (
-            self._get("/", self.home, "The console for browsers, links for programs", access=READ),
+            self._home("The console for browsers, links for programs"),
             self._data(OVERVIEW_DATA_PATH, self._overview.show, "Status"),
             *self._page("/explain", explanation.explain_page, "Where a URL is on its path"),
             *self._page("/pages", pages.pages_page, "Pages of the guestbook"),
@@ -79,10 +79,18 @@ class ConsoleEndpoints:
                 "/actions/{action}", action_form, "The form of an action", access=CONSOLE_ADMIN
             ),
             self._post("/actions/{action}", self.act, "Do an action", CONSOLE_ADMIN),
+            self._post(
+                "/actions/{action}/preview", self.preview, "What an action would do", CONSOLE_ADMIN
+            ),
             self._get("/login", self.login_form, "The form to sign in", access=OPEN),
             self._post("/login", self.sign_in, "Sign in with a token or a link", OPEN),
             self._post("/logout", login.sign_out, "Sign out", CONSOLE_READ),
             self._get("/static/{name}", self.static, "Files that pages need", "text/css", OPEN),
+        )
+
+    def _home(self, summary: str) -> MgmtEndpoint:
+        return Endpoint(
+            "GET", "/", self.home, None, dict[str, Any], summary, access=READ, media=HTML_MEDIA_TYPE
         )
 
     def _page(
@@ -160,11 +168,10 @@ class ConsoleEndpoints:
 
     async def act(self, call: MgmtCall[bytes]) -> Response:
         """Do an action and show its result."""
+        return await self.shown(call, do_action)
 
-        async def result(call: MgmtCall[bytes]) -> ConsolePage:
-            return await do_action(call)
-
-        return await self.shown(call, result)
+    async def preview(self, call: MgmtCall[bytes]) -> Response:
+        return await self.shown(call, preview_form)
 
     async def login_form(self, call: MgmtCall[Any]) -> Response:
         return self._login_page(call, "", 200)

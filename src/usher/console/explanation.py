@@ -64,6 +64,8 @@ def page_actions(explanation: UrlExplanation) -> list[ActionLink]:
 async def find_path(call: MgmtCall[Any]) -> str:
     """The path of the page for what the operator typed: a URL, a host, or the number of a job or chunk."""
     text = query_text(call, "q")
+    if not text:
+        raise BadInput("Type a URL, a host, or the number of a job or chunk.")
     if text.isascii() and text.isdecimal() and len(text) <= MAX_NUMBER_DIGITS:
         return await number_path(call, int(text))
     url = parse(text)
@@ -72,7 +74,7 @@ async def find_path(call: MgmtCall[Any]) -> str:
         async with call.context.mgmt_db.connection() as conn:
             if await hosts.find(conn, names=[url.host]):
                 return f"/hosts/{quote(url.host)}"
-    return f"/explain?url={quote(text, safe='')}" if text else "/"
+    return f"/explain?url={quote(text, safe='')}"
 
 
 async def number_path(call: MgmtCall[Any], number: int) -> str:

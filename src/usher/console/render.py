@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from usher.console.page import ConsolePage
 from usher.feeds.pages import render as feed_pages
@@ -53,7 +54,7 @@ class ConsoleTemplates:
             auto_reload=False,
             finalize=visible,
         )
-        self._environment.filters.update(ago=relative_time)
+        self._environment.filters.update(ago=relative_time, lines=lines)
         self._environment.globals.update(
             assets={name: asset.path for name, asset in files.items()}, sections=SECTIONS
         )
@@ -80,6 +81,12 @@ def visible(value: object) -> object:
     """Text without invisible characters, so that no foreign text rearranges the page."""
     is_foreign = isinstance(value, str) and not hasattr(value, "__html__")
     return printable(str(value), MAX_TEXT_CHARACTERS) if is_foreign else value
+
+
+def lines(text: str) -> Markup:
+    """A text of several lines, each without invisible characters."""
+    shown = (printable(line, MAX_TEXT_CHARACTERS) for line in text.splitlines())
+    return Markup("\n").join(shown)
 
 
 def to_json(value: object) -> bytes:

@@ -29,6 +29,7 @@ class ActionField:
     required: bool = True
     help: str = ""
     options: Sequence[str] = ()
+    is_long: bool = False  # several lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,9 @@ class ActionResult:
 
 
 Change = Callable[[Connection, MgmtCall[Any], ActionFields], Awaitable[ActionResult]]
+
+Preview = Callable[[Connection, ActionFields], Awaitable[list[str]]]
+Prefill = Callable[[Connection, ActionFields], Awaitable[ActionFields]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class ConsoleAction:
     area: Area
     change: Change
     back: Callable[[ActionFields], str]  # the page that shows the result
+    preview: Preview | None = None  # what the action would affect, as sentences
+    prefill: Prefill | None = None  # fields that the form shows at first
 
     @property
     def event_kind(self) -> str:

@@ -1,5 +1,6 @@
 """Actions on hosts: pause, open, block, cadence, delay, crawl again."""
 
+import json
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -18,7 +19,9 @@ from usher.console.actions.action import (
 )
 from usher.db.pool import Connection
 from usher.door import admin, cadence, recrawl
-from usher.door.admin import HostDetails, Policy
+from usher.door.admin import FilterList, HostDetails, Policy
+from usher.door.filter_list import checked_filters, parse_json
+from usher.door.filter_preview import preview_filters
 from usher.door.host_lookup import host_root, unknown_host
 from usher.door.rules import Verdict
 from usher.errors import BadInput, Conflict
@@ -92,6 +95,44 @@ async def recrawl_host(conn: Connection, call: MgmtCall[Any], fields: ActionFiel
     return ActionResult("", f"{answer.reason}, {queued} queued", f"Queued its root and {queued}.")
 
 
+def parse_filters(text: str) -> FilterList:
+    return checked_filters(parse_json(text, "The list of filters"))
+
+
+def filter_words(text: str) -> list[str]:
+    """The options of `usher hosts set`; a text that is no list yet stays as it is."""
+    try:
+        rules = parse_filters(text)
+    except BadInput:
+        return ["--filter", text]
+    words = [word for rule in rules for word in ("--filter", json.dumps(rule, ensure_ascii=False))]
+    return words or ["--no-filters"]
+
+
+async def set_filters(conn: Connection, _call: MgmtCall[Any], fields: ActionFields) -> ActionResult:
+    host, rules = await require_host(conn, fields["host"]), parse_filters(fields["filters"])
+    await admin.change_host(conn, names=[host.name], filters=rules)
+    before, after = (json.dumps(each, ensure_ascii=False) for each in (host.filters, rules))
+    message = f"{host.name} has {counted(len(rules), 'filter')} of its own."
+    return ActionResult(before, after, message)
+
+
+async def preview_host_filters(conn: Connection, fields: ActionFields) -> list[str]:
+    """What the filters would reject, with examples."""
+    host = await require_host(conn, fields["host"])
+    preview = await preview_filters(conn, host, parse_filters(fields["filters"]))
+    return [preview.sentence, *preview.examples]
+
+
+async def present_filters(conn: Connection, fields: ActionFields) -> ActionFields:
+    """The present filters of the host, for the form."""
+    if not fields["host"]:
+        return {"filters": "[]"}
+    host = await require_host(conn, fields["host"])
+    rules = ",\n ".join(json.dumps(rule, ensure_ascii=False) for rule in host.filters)
+    return {"filters": f"[{rules}]"}
+
+
 def host_path(fields: ActionFields) -> str:
     return f"/hosts/{quote(fields['host'])}"
 
@@ -146,6 +187,27 @@ ACTIONS = (
         "door",
         set_delay,
         host_path,
+    ),
+    ConsoleAction(
+        "host-filters",
+        "Set the filters",
+        "The door refuses new URLs that a filter rejects. The list replaces the filters of the host and adds to the "
+        "default filters. Preview it first: the preview judges the known pages and changes nothing.",
+        (
+            HOST,
+            ActionField(
+                "filters",
+                "Filters, as a JSON list",
+                help='Such as [{"name": "calendar", "rule": "path", "matches": "^/cal/"}]',
+                is_long=True,
+            ),
+        ),
+        lambda fields: ["hosts", "set", fields["host"], *filter_words(fields["filters"])],
+        "door",
+        set_filters,
+        host_path,
+        preview_host_filters,
+        present_filters,
     ),
     ConsoleAction(
         "host-recrawl",

@@ -74,6 +74,14 @@ async def undo_removal(conn: Connection, call: MgmtCall[Any], fields: ActionFiel
     return ActionResult(f"removal {number}", "undone", message)
 
 
+async def preview_removal(conn: Connection, fields: ActionFields) -> list[str]:
+    """How many pages a removal covers now."""
+    target = await removals.resolve(conn, parse_target(fields["target"]))
+    seen = await removals.preview(conn, target)
+    covered = f"{counted(seen.pages, 'known page')}, {seen.searchable:,} of them searchable"
+    return [f"{target.text} covers {covered}."]
+
+
 def explanation_path(fields: ActionFields) -> str:
     return f"/explain?url={quote(fields['url'], safe='')}"
 
@@ -101,6 +109,7 @@ ACTIONS = (
         "door",
         remove,
         lambda _fields: "/removals",
+        preview_removal,
     ),
     ConsoleAction(
         "removal-undo",

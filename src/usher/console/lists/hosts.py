@@ -31,7 +31,14 @@ from usher.urls import Scheme, url_text
 from usher.wording import capped_count, counted, relative_time, time_text
 
 POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
-HOST_ACTIONS: Final = ("host-pause", "host-block", "host-cadence", "host-delay", "host-recrawl")
+HOST_ACTIONS: Final = (
+    "host-pause",
+    "host-block",
+    "host-cadence",
+    "host-delay",
+    "host-filters",
+    "host-recrawl",
+)
 MAX_SITEMAPS: Final = 20
 
 
