@@ -8,6 +8,7 @@ from usher.api.access import check
 from usher.api.context import MgmtEndpoint
 from usher.api.openapi import with_document
 from usher.api.server import OWN_ENDPOINTS
+from usher.console.endpoints import ConsoleEndpoints
 from usher.errors import NotAllowed
 from usher.feeds.pages.databases import LazyDatabases
 from usher.feeds.pages.endpoints import FeedEndpoints
@@ -15,7 +16,7 @@ from usher.http.server.endpoint import AccessRule
 from usher.http.server.middleware import HttpError
 from usher.mgmt.component_names import TYPES
 from usher.mgmt.tokens import Token
-from usher.settings import Settings
+from usher.settings import LoadedSettings, Settings
 
 NOTHING, NOTHING_LOCALLY = "nothing", "nothing, on this machine"
 COLUMNS = (NOTHING, NOTHING_LOCALLY, *TYPES, "read", "admin")
@@ -41,8 +42,9 @@ def main() -> None:
 
 
 def all_endpoints() -> Sequence[MgmtEndpoint]:
+    console = ConsoleEndpoints(LoadedSettings(Settings(), {}, None, {})).endpoints()
     feeds = FeedEndpoints(LazyDatabases(Settings(), AsyncExitStack())).endpoints()
-    return with_document((*OWN_ENDPOINTS, *feeds))
+    return with_document((*OWN_ENDPOINTS, *console, *feeds))
 
 
 def cell(access: AccessRule, column: str) -> str:

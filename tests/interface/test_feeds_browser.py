@@ -28,7 +28,6 @@ class Stage:
     def paths(self) -> dict[str, str]:
         busy = self.feeds["busy"]
         return {
-            "home": "/",
             "feeds": "/feeds",
             "feed": f"/feeds/{busy}",
             "failing": f"/feeds/{self.feeds['failing']}",

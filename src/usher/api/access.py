@@ -5,6 +5,7 @@
 | nothing | `open` endpoints, and `claim` endpoints, which check the claim in the body |
 | nothing, on this machine | also `local` endpoints: those of components, and reading anything but jobs |
 | a token for `read` | what needs `read` |
+| a session of the console | pages, as its token; and the forms of the console, which hold the session's CSRF token |
 | a token of a component | what names its type |
 | a token for `admin`, or the data directory's secret | everything |
 """
@@ -17,9 +18,12 @@ from usher.mgmt.tokens import Token
 
 CLAIM = AccessRule("claim")  # the body holds the claim of a running job, which its handler checks
 ADMIN = AccessRule("admin")
-READ = AccessRule("read", local=True)
+READ = AccessRule("read", local=True, session=True)
 # Jobs and tasks hold arguments: a local user without proof may not read them.
 READ_QUEUE = AccessRule("read")
+# The console: a browser signs in first, also on this machine.
+CONSOLE_READ = AccessRule("read", session=True)
+CONSOLE_ADMIN = AccessRule("admin", session=True)
 MANAGER = AccessRule("work", frozenset({"manager"}))
 
 

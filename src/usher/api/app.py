@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from usher.api.access import check
+from usher.api.browser_sessions import redirect_to_login, session_cookie
 from usher.api.callers import Caller
 from usher.api.context import MgmtContext, MgmtEndpoint
 from usher.http.server.endpoint import AccessRule, Router
@@ -39,8 +40,14 @@ class MgmtRouter(Router[MgmtContext, Caller]):
         peer = request.client.host if request.client else ""
         if access.scope == "open":
             return Caller(peer)
-        secret = bearer(request.headers)
-        token = await self.context.callers.token(secret, peer) if secret else None
+        callers = self.context.callers
+        secret, session = bearer(request.headers), ""
+        token = await callers.token(secret, peer) if secret else None
+        if access.session and not secret and (cookie := session_cookie(request)):
+            token = await callers.session(cookie)
+            session = cookie if token else ""
         is_local = self.context.is_open and not is_forwarded(request.headers)
+        if token is None and access.session and not (is_local and access.local):
+            redirect_to_login(request)
         check(access, token, is_local=is_local)
-        return Caller(peer, request.headers.get(HOST_HEADER, ""), token)
+        return Caller(peer, request.headers.get(HOST_HEADER, ""), token, session)

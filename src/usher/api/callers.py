@@ -16,7 +16,7 @@ from usher import local_secret
 from usher.db.pool import Connection, Database
 from usher.errors import NotAllowed
 from usher.http.server.middleware import HttpError, unauthorized
-from usher.mgmt import caller_identity, chunks, tokens
+from usher.mgmt import caller_identity, chunks, console_sessions, tokens
 from usher.mgmt.caller_identity import CallerIdentity
 from usher.mgmt.component_names import IDENTITY_HINT, ComponentType, host_of, type_of
 from usher.mgmt.components import ComponentRecord
@@ -36,11 +36,12 @@ SEED_TYPES: Final = {"index builider": "index-builder", "back-end": "front-end"}
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The sender of a request: its address, the host that it declares, and its token."""
+    """The sender of a request: its address, the host that it declares, its token, and the secret of its session."""
 
     peer: str
     declared: str = ""
     token: Token | None = None
+    session: str = ""
 
     @property
     def token_id(self) -> int | None:
@@ -124,6 +125,20 @@ class Callers:
         self._known_good.put(key, value=True)
         return checked
 
+    async def session(self, secret: str) -> Token | None:
+        """The token behind a session of the console; None if it has ended."""
+        key, now = tokens.digest(secret), self._db.clock.now()
+        if (cached := self._sessions.get(key)) and cached.is_good(now):
+            return cached
+        async with self._db.connection() as conn:
+            token = await console_sessions.check_session(conn, secret, now=now)
+        if token:
+            self._sessions.put(key, token)
+        return token
+
+    def forget_session(self, secret: str) -> None:
+        self._sessions.forget(tokens.digest(secret))
+
     async def component(
         self,
         caller: Caller,
@@ -179,6 +194,7 @@ class Callers:
     def forget_all(self) -> None:
         """Empty the caches, because the database has another history."""
         self._tokens = TtlCache[bytes, Token](TOKEN_SECONDS, MAX_CACHE_ENTRIES)
+        self._sessions = TtlCache[bytes, Token](TOKEN_SECONDS, MAX_CACHE_ENTRIES)
         self._components = TtlCache[CallerIdentity, ComponentRecord](
             self._component_seconds, MAX_CACHE_ENTRIES
         )

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from usher.cli.output import echo, style
-from usher.cli.wording import record_json
 from usher.settings import LoadedSettings, Settings, load
 from usher.terminal import escape_controls
+from usher.wording import record_json
 
 if TYPE_CHECKING:
     import asyncio

@@ -1,10 +1,9 @@
-"""Open the door for a command, and read the names of hosts.
+"""Open the door for a command, and read ranges of hosts.
 
 Commands import this module when they run because it loads the PostgreSQL driver.
 """
 
-import difflib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from usher import domain64
@@ -12,13 +11,12 @@ from usher.cli.app import App
 from usher.cli.area_access import open_database
 from usher.db.pool import Connection
 from usher.domain64 import OTHER, Range
-from usher.door import admin, hosts
+from usher.door import hosts
 from usher.door.doorkeeper import Doorkeeper
-from usher.errors import BadInput, NotFound
-from usher.urls import Url, UrlRefusal, parse
+from usher.door.host_lookup import host_root, unknown_host
+from usher.errors import NotFound
 
 ROLE = "usher_door"
-MAX_CANDIDATES = 1_000
 
 
 @asynccontextmanager
@@ -31,38 +29,6 @@ async def open_door(app: App) -> AsyncIterator[Doorkeeper]:
 async def door_transaction(app: App) -> AsyncIterator[Connection]:
     async with open_door(app) as doorkeeper, doorkeeper.db.transaction() as conn:
         yield conn
-
-
-def host_root(text: str) -> Url:
-    """The root URL of a host, from its name or from any of its URLs."""
-    url = parse(text)
-    if isinstance(url, UrlRefusal):
-        raise BadInput(f"{text[:100]!a} is not a host: {url.detail}", hint="Example: www.nasa.gov")
-    return Url(url.scheme, url.host, "/")
-
-
-def host_names(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(host_root(text).host for text in texts))
-
-
-async def require_hosts(conn: Connection, names: Sequence[str], registered: Iterable[str]) -> None:
-    """Raise NotFound if a name is not registered, which rolls the transaction back for all hosts."""
-    present = set(registered)
-    for name in names:
-        if name not in present:
-            raise await unknown_host(conn, name)
-
-
-async def unknown_host(conn: Connection, name: str) -> NotFound:
-    """The error for a name, with the most similar name of the same initial or the same domain as its hint."""
-    same_initial = await admin.list_hosts(conn, after=name[:1], n=MAX_CANDIDATES)
-    same_domain = await admin.list_hosts(
-        conn, contains=domain64.split(name).domain, n=MAX_CANDIDATES
-    )
-    names = [host.name for host in (*same_domain, *same_initial)]
-    similar = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
-    hint = f"Did you mean {similar[0]}?" if similar else f"usher hosts add {name}"
-    return NotFound(f"No host is registered as {name!r}.", hint=hint)
 
 
 async def parse_range(conn: Connection, text: str) -> Range:

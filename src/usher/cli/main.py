@@ -26,6 +26,7 @@ COMMAND_SECTIONS = {
     },
     "See what happens": {
         "status": "status:status",
+        "console": "console:console",
         "explain": "explain:explain",
         "pages": "pages:pages",
         "doctor": "system:doctor",

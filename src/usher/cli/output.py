@@ -4,6 +4,7 @@ Ruff forbids `click.echo` and `click.style` elsewhere, so that no command prints
 """
 
 import secrets
+from datetime import UTC, datetime
 from typing import Final
 
 import click
@@ -26,3 +27,8 @@ def style(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = F
     """A text that `echo` prints in this style on a terminal, and plain elsewhere."""
     styled = click.style(escape_controls(text), fg=fg, bold=bold or None, dim=dim or None)
     return styled.replace("\x1b[", _MARK)
+
+
+def display_time() -> datetime:
+    """The time of this machine, for ages on the screen only; stored times come from the database's clock."""
+    return datetime.now(UTC)

@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from usher import durations
 from usher.cli.app import App
 from usher.cli.area_access import checked_transaction, open_database
-from usher.cli.wording import printable
 from usher.db.pool import Connection, Database
 from usher.errors import BadInput, NotFound
 from usher.queue import task_queries
 from usher.queue.policy import JOB_TYPE
 from usher.queue.task_queries import StoredTask
 from usher.queue.times import checked_time
+from usher.wording import printable
 
 ROLE = "usher_manager"
 MAX_CANDIDATES = 10_000

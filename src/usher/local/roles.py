@@ -47,12 +47,13 @@ Role = Callable[[RoleContext, asyncio.Event, Ready], Awaitable[None]]
 
 async def mgmt(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.api.server import serve
-    from usher.feeds.pages.endpoints import feed_endpoints
+    from usher.console.endpoints import console_and_feeds
     from usher.queue.policy import read_policies
 
     rules, bind = read_policies(context.loaded.workers), context.ports.bind("mgmt")
+    endpoints = console_and_feeds(context.loaded)
     await serve(
-        context.settings, bind, rules=rules, extra_endpoints=feed_endpoints, ready=ready, stop=stop
+        context.settings, bind, rules=rules, extra_endpoints=endpoints, ready=ready, stop=stop
     )
 
 

@@ -72,7 +72,7 @@ class ComponentRecord:
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """An event of a component, a chunk or both, to be stored."""
+    """An event of a component, a chunk or both, to be stored; or what an `actor` did to a `subject` in the console."""
 
     at: datetime
     kind: str
@@ -81,6 +81,9 @@ class NewEvent:
     after: str | None = None
     reason: str = ""
     chunk_id: int | None = None
+    actor: str | None = None
+    subject: str | None = None
+    command: str | None = None  # with the same effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,9 @@ class RecordedEvent:
     before: str | None
     after: str | None
     reason: str
+    actor: str | None = None
+    subject: str | None = None
+    command: str | None = None
 
 
 async def join_row(
@@ -271,12 +277,13 @@ async def row_count(conn: Connection) -> int:
 
 
 async def add_events(conn: Connection, *events: NewEvent) -> None:
-    """Store events in event statement."""
+    """Store events in one statement."""
     if events:
         await store.add_events.run(
             conn,
             reason=[storable_text(event.reason) for event in events],
             **columns(events, "at", "component_id", "chunk_id", "kind", "before", "after"),
+            **columns(events, "actor", "subject", "command"),
         )
 
 
@@ -288,3 +295,11 @@ async def events(
     if component is None:
         return await store.events.rows(conn, RecordedEvent, **given)
     return await store.events_of.rows(conn, RecordedEvent, component=component, **given)
+
+
+async def operator_events(
+    conn: Connection, n: int = 100, *, before: int | None = None
+) -> list[RecordedEvent]:
+    """The latest actions of operators in the console, the newest first; `before` an id, for the next page."""
+    latest = MAX_ID if before is None else before
+    return await store.operator_events.rows(conn, RecordedEvent, n=n, before=latest)

@@ -84,16 +84,17 @@ returning c.id;
 
 -- name: add_events
 -- Stores events.
-insert into work.event (at, component_id, chunk_id, kind, before, after, reason)
-select at, component_id, chunk_id, kind, before, after, reason
+insert into work.event (at, component_id, chunk_id, kind, before, after, reason, actor, subject, command)
+select at, component_id, chunk_id, kind, before, after, reason, actor, subject, command
 from unnest(
     %(at)s::timestamptz[], %(component_id)s::bigint[], %(chunk_id)s::bigint[], %(kind)s::text[], %(before)s::text[],
-    %(after)s::text[], %(reason)s::text[]
-) as given (at, component_id, chunk_id, kind, before, after, reason);
+    %(after)s::text[], %(reason)s::text[], %(actor)s::text[], %(subject)s::text[], %(command)s::text[]
+) as given (at, component_id, chunk_id, kind, before, after, reason, actor, subject, command);
 
 -- name: events
 -- The latest events.
-select e.id, e.at, e.component_id, c.host, e.chunk_id, e.kind, e.before, e.after, e.reason
+select e.id, e.at, e.component_id, c.host, e.chunk_id, e.kind, e.before, e.after, e.reason, e.actor,
+    e.subject, e.command
 from work.event e
 left join work.component c on c.id = e.component_id
 where e.id < %(before)s
@@ -102,11 +103,22 @@ limit %(n)s;
 
 -- name: events_of
 -- The latest events of one component.
-select e.id, e.at, e.component_id, c.host, e.chunk_id, e.kind, e.before, e.after, e.reason
+select e.id, e.at, e.component_id, c.host, e.chunk_id, e.kind, e.before, e.after, e.reason, e.actor,
+    e.subject, e.command
 from work.event e
 join work.component c on c.id = e.component_id
 where e.component_id = %(component)s and e.id < %(before)s
 order by e.component_id desc, e.id desc
+limit %(n)s;
+
+-- name: operator_events
+-- The latest actions of operators in the console.
+select
+    e.id, e.at, e.component_id, null::text as host, e.chunk_id, e.kind, e.before, e.after, e.reason, e.actor, e.subject,
+    e.command
+from work.event e
+where e.actor is not null and e.id < %(before)s
+order by e.id desc
 limit %(n)s;
 
 -- name: set_renews_leases

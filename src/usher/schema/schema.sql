@@ -2162,6 +2162,26 @@ ALTER TABLE work.component ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE work.console_session (
+    id bigint NOT NULL,
+    hash bytea NOT NULL,
+    kind text NOT NULL,
+    token_id bigint,
+    created_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT console_session_ends CHECK ((expires_at <= (created_at + '1 day'::interval))),
+    CONSTRAINT console_session_kind_known CHECK ((kind = ANY (ARRAY['link'::text, 'session'::text])))
+);
+
+ALTER TABLE work.console_session ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME work.console_session_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE work.content_type (
     code smallint NOT NULL,
     name text NOT NULL
@@ -2182,8 +2202,17 @@ CREATE TABLE work.event (
     kind text NOT NULL,
     before text,
     after text,
-    reason text DEFAULT ''::text NOT NULL
+    reason text DEFAULT ''::text NOT NULL,
+    actor text,
+    subject text,
+    command text
 );
+
+COMMENT ON COLUMN work.event.actor IS 'The token of the operator who acted in the console; null for everything else.';
+
+COMMENT ON COLUMN work.event.subject IS 'What the operator acted on: a host, a URL, the number of a job, the name of a token.';
+
+COMMENT ON COLUMN work.event.command IS 'The command line with the same effect.';
 
 ALTER TABLE work.event ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.event_id_seq
@@ -2556,6 +2585,12 @@ ALTER TABLE ONLY work.compaction_candidate
 ALTER TABLE ONLY work.component
     ADD CONSTRAINT component_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY work.console_session
+    ADD CONSTRAINT console_session_hash_key UNIQUE (hash);
+
+ALTER TABLE ONLY work.console_session
+    ADD CONSTRAINT console_session_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY work.content_type
     ADD CONSTRAINT content_type_name_key UNIQUE (name);
 
@@ -2702,6 +2737,8 @@ CREATE INDEX component_row ON work.component USING btree ("row") WHERE (type = '
 
 CREATE INDEX event_at ON work.event USING btree (at);
 
+CREATE INDEX event_by_actor ON work.event USING btree (id) WHERE (actor IS NOT NULL);
+
 CREATE INDEX event_crashed_at ON work.event USING btree (at) WHERE (kind = 'crashed'::text);
 
 CREATE INDEX event_foreign_pages ON work.event USING btree (chunk_id) WHERE (kind = 'foreign_pages'::text);
@@ -2801,6 +2838,9 @@ ALTER TABLE ONLY work.compaction_candidate
 
 ALTER TABLE ONLY work.component
     ADD CONSTRAINT component_token_id_fkey FOREIGN KEY (token_id) REFERENCES work.token(id);
+
+ALTER TABLE ONLY work.console_session
+    ADD CONSTRAINT console_session_token_id_fkey FOREIGN KEY (token_id) REFERENCES work.token(id);
 
 ALTER TABLE ONLY work.domain
     ADD CONSTRAINT domain_tld_fkey FOREIGN KEY (tld) REFERENCES work.tld(code);

@@ -17,11 +17,11 @@ from usher.cli import url_input
 from usher.cli.app import App, show_json, show_table
 from usher.cli.door_access import open_door
 from usher.cli.output import echo, style
-from usher.cli.wording import encodable, json_line, printable, without_password
 from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Reason, Verdict
 from usher.local.operator_urls import prepare_hosts, with_schemes
+from usher.wording import encodable, json_line, printable, without_password
 
 MAX_LISTED_ANSWERS = 50  # more are only counted
 VERDICT_ORDER = list(Verdict)

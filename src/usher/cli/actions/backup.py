@@ -16,11 +16,11 @@ from usher.backup.contents import Backup, BackupInfo
 from usher.backup.progress import OnProgress
 from usher.cli.app import App, run, show_field, show_json
 from usher.cli.output import echo
-from usher.cli.wording import counted
 from usher.db.areas import configured_dsns, open_areas
 from usher.errors import UsherError
 from usher.private_files import OWNER_ONLY_UMASK
 from usher.schema import databases, migrate
+from usher.wording import counted
 
 MEGABYTE = 1e6
 

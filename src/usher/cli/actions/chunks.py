@@ -8,16 +8,7 @@ from typing import Any
 
 from usher.cli.app import App, show_field, show_json, show_list
 from usher.cli.area_access import call_in, call_now, mgmt_transaction
-from usher.cli.output import echo
-from usher.cli.wording import (
-    capped_count,
-    display_time,
-    json_fields,
-    printable,
-    records_json,
-    relative_time,
-    time_text,
-)
+from usher.cli.output import display_time, echo
 from usher.db.pool import Connection
 from usher.errors import BadInput
 from usher.mgmt import admin, compaction, components, queries, reindexing
@@ -25,6 +16,14 @@ from usher.mgmt.chunks import Chunk
 from usher.mgmt.compaction import CompactionResult
 from usher.mgmt.component_names import ComponentType
 from usher.mgmt.queries import MAX_COUNTED, ChunkCount, ChunkDetails
+from usher.wording import (
+    capped_count,
+    json_fields,
+    printable,
+    records_json,
+    relative_time,
+    time_text,
+)
 
 CHUNK_ID = re.compile(r"([1-9][0-9]{0,17})c?", re.ASCII)
 

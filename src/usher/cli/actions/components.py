@@ -1,49 +1,34 @@
 """`usher components`: list and drain components, and show and set the rows of index servers."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from usher.cli.app import App, confirm, show_field, show_json, show_list
 from usher.cli.area_access import call_in, call_now, mgmt_transaction
-from usher.cli.wording import (
+from usher.cli.output import display_time
+from usher.db.pool import Connection
+from usher.mgmt import admin, components, placements
+from usher.mgmt.component_chunks import HOLDING_FIELDS, ComponentView, with_holdings
+from usher.mgmt.component_names import type_of
+from usher.mgmt.components import ComponentRecord, RecordedEvent
+from usher.mgmt.placements import RowShortage
+from usher.mgmt.queries import MAX_COUNTED
+from usher.wording import (
     capped_count,
-    display_time,
     json_fields,
     printable,
     records_json,
     relative_time,
     time_text,
 )
-from usher.db.pool import Connection
-from usher.mgmt import admin, components, placements, queries
-from usher.mgmt.component_names import type_of
-from usher.mgmt.components import ComponentRecord, RecordedEvent
-from usher.mgmt.placements import RowShortage
-from usher.mgmt.queries import MAX_COUNTED, ComponentHoldings
 
 MAX_EVENTS = 10
 MAX_EVENT_CHARACTERS = 1_000
-HOLDING_FIELDS = ("crawling", "crawled", "building", "built", "wanted", "loaded", "leaving")
-
-
-@dataclass(frozen=True, slots=True)
-class ComponentView:
-    """A component and its chunks."""
-
-    component: ComponentRecord
-    holding: ComponentHoldings
-    events: Sequence[RecordedEvent] = ()
 
 
 async def find_components(conn: Connection, /, **conditions: Any) -> list[ComponentView]:  # noqa: ANN401
     return await with_holdings(conn, await components.list_components(conn, **conditions))
-
-
-async def with_holdings(conn: Connection, listed: Sequence[ComponentRecord]) -> list[ComponentView]:
-    holdings = await queries.holdings(conn, [component.id for component in listed])
-    return [ComponentView(component, holdings[component.id]) for component in listed]
 
 
 async def find_component(conn: Connection, host: str, type_: str | None) -> ComponentView:

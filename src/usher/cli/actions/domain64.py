@@ -11,7 +11,6 @@ from usher import domain64
 from usher.cli.app import App, run, show_field, show_json
 from usher.cli.door_access import door_transaction, open_door, parse_range
 from usher.cli.output import echo
-from usher.cli.wording import json_line, printable
 from usher.db.clock import server_time
 from usher.db.pool import Connection, Database
 from usher.domain64 import FIXED_TLDS, OTHER, Parts, Range
@@ -19,6 +18,7 @@ from usher.door import admin
 from usher.door.domain64_files import PublishedLine, read, reversed_labels
 from usher.door.domain64_import import ImportResult, import_lines
 from usher.errors import BadInput
+from usher.wording import json_line, printable
 
 BATCH_SIZE = 10_000
 HEX = re.compile(r"0x([0-9A-Fa-f]{1,16})|([0-9A-Fa-f]{15,16})")  # a TLD is at least 1

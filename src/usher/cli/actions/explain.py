@@ -24,16 +24,6 @@ from usher.cli.app import App, run, show_field, show_json
 from usher.cli.area_access import READER, open_database, say_demo_runs
 from usher.cli.door_access import open_door
 from usher.cli.output import echo, style
-from usher.cli.wording import (
-    counted,
-    duration_text,
-    encodable,
-    json_fields,
-    printable,
-    record_json,
-    records_json,
-    time_text,
-)
 from usher.door import cadence
 from usher.door.admin import HostDetails
 from usher.door.guestbook import GuestbookRow
@@ -44,6 +34,16 @@ from usher.mgmt import queries
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.page_history import PageHistory, StaleCopy
 from usher.urls import Scheme
+from usher.wording import (
+    counted,
+    duration_text,
+    encodable,
+    json_fields,
+    printable,
+    record_json,
+    records_json,
+    time_text,
+)
 
 if TYPE_CHECKING:
     from usher.observe.explain import DoorAnswer, UrlExplanation

@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from usher import durations
 from usher.cli.app import App, run, show_field, show_json, show_list
 from usher.cli.area_access import call_in
-from usher.cli.output import echo
+from usher.cli.output import display_time, echo
 from usher.cli.queue_access import parse_duration
-from usher.cli.wording import (
-    display_time,
-    printable,
-    record_json,
-    records_json,
-    relative_time,
-    time_text,
-)
 from usher.db.pool import Connection
 from usher.errors import BadInput, NotFound
 from usher.feeds import opml
@@ -35,6 +27,7 @@ from usher.feeds.store import databases, subscriptions
 from usher.feeds.store.databases import FeedDatabases
 from usher.feeds.store.subscriptions import SubscriptionRow
 from usher.urls import Url, UrlRefusal, parse
+from usher.wording import printable, record_json, records_json, relative_time, time_text
 
 if TYPE_CHECKING:
     from usher.feeds.items.clean_job import CleanupStatus

@@ -5,8 +5,8 @@ from typing import Final
 from usher.cli.actions.feeds import open_feeds
 from usher.cli.app import App, show_json
 from usher.cli.area_access import READER, open_database
-from usher.cli.door_access import host_root
 from usher.cli.output import echo
+from usher.door.host_lookup import host_root
 from usher.feeds.store.subscriptions import subscribed_urls
 from usher.mgmt.offered_feeds import OfferedFeed, list_offers
 

@@ -5,9 +5,9 @@ from dataclasses import asdict
 
 from usher.cli.actions.feeds import open_feeds, require_feed
 from usher.cli.app import App, run, show_json
-from usher.cli.wording import printable
 from usher.feeds.items import clean_job, followup_jobs, full_pages
 from usher.feeds.items.clean_job import CleanOutcome
+from usher.wording import printable
 
 
 async def set_feed_processing(

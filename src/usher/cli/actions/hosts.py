@@ -1,6 +1,5 @@
 """`usher hosts`: list, register, change, release, recrawl and group hosts."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,39 +20,35 @@ from usher.cli.actions.add import (
 from usher.cli.app import App, run, show_field, show_json, show_list
 from usher.cli.area_access import call_in, mgmt_transaction
 from usher.cli.commands.hosts import DEFAULT
-from usher.cli.door_access import (
-    door_transaction,
-    host_names,
-    host_root,
-    open_door,
-    parse_range,
-    require_hosts,
-)
+from usher.cli.door_access import door_transaction, open_door, parse_range
+from usher.cli.output import display_time, echo
 from usher.cli.queue_access import parse_duration
-from usher.cli.wording import (
-    capped_count,
-    counted,
-    display_time,
-    duration_text,
-    json_fields,
-    printable,
-)
 from usher.crawl import private_permission
 from usher.db.clock import server_time
 from usher.db.pool import Connection
-from usher.door import admin, cadence, filters, hosts, private_access, removals
+from usher.door import (
+    admin,
+    cadence,
+    filter_preview,
+    filters,
+    hosts,
+    private_access,
+    recrawl,
+    removals,
+)
 from usher.door.batch import BatchVerdicts
 from usher.door.cadence import parse as parse_cadence
+from usher.door.filter_list import checked_filters, parse_json
+from usher.door.filter_preview import FilterPreview
+from usher.door.host_lookup import host_names, host_root, require_hosts, unknown_host
 from usher.door.hosts import DoorSettings, Host
-from usher.door.rules import Knock
 from usher.errors import BadInput
 from usher.local.operator_urls import retry_failures, with_scheme
 from usher.mgmt import page_versions, politeness_groups
 from usher.mgmt.politeness_groups import MAX_COUNTED_HOSTS
 from usher.removal_rules import parse_target
-from usher.urls import Scheme, Url
-
-FILTER_EXAMPLE = """Example: [{"name": "long", "rule": "length", "most": 500}]"""
+from usher.urls import Scheme
+from usher.wording import capped_count, counted, duration_text, json_fields, printable, record_json
 
 
 async def find_hosts(
@@ -204,22 +199,35 @@ def filter_list(
     if no_filters:
         return []
     if file:
-        return checked_filters(parse_json(file.read_text("utf-8", "replace"), str(file)))
+        rules = parse_json(file.read_text("utf-8", "replace"), str(file))
+        return checked_filters(rules)
     return checked_filters([parse_json(text, "--filter") for text in single]) if single else None
 
 
-def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 - any JSON
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where} is not JSON: {error}.", hint=FILTER_EXAMPLE) from error
+async def preview_filters(app: App, texts: Sequence[str], **given: Any) -> dict[str, FilterPreview]:  # noqa: ANN401
+    """What the given filters would reject at each host; changes nothing."""
+    rules = filter_list(**given)
+    if rules is None:
+        raise click.UsageError("Give filters: --filter, --filters or --no-filters.")
+    previews = {}
+    async with door_transaction(app) as conn:
+        for name in host_names(texts):
+            host = await admin.show_host(conn, name=name)
+            if host is None:
+                raise await unknown_host(conn, name)
+            previews[name] = await filter_preview.preview_filters(conn, host, rules)
+    return previews
 
 
-def checked_filters(rules: object) -> admin.FilterList:
-    if not isinstance(rules, list):
-        raise BadInput("Filters must be a list.", hint=FILTER_EXAMPLE)
-    filters.compile(rules)
-    return rules
+def show_previews(app: App, previews: Mapping[str, FilterPreview], *, as_json: bool) -> None:
+    if as_json:
+        show_json({name: record_json(preview) for name, preview in previews.items()})
+        return
+    for name, preview in previews.items():
+        echo(f"{name}: {preview.sentence}")
+        for example in preview.examples:
+            echo(f"  {printable(example)}")
+    app.say("Nothing was changed.")
 
 
 async def set_policy(
@@ -258,19 +266,8 @@ async def release_held_pages(app: App, texts: Sequence[str]) -> bool:
 
 async def recrawl_hosts(app: App, texts: Sequence[str], *, hall_pass: bool) -> BatchVerdicts:
     """A full knock at the root of each host."""
-    roots = {(root := host_root(text)).host: str(root) for text in texts}
     async with open_door(app) as doorkeeper:
-        async with doorkeeper.db.transaction() as conn:
-            registered = await hosts.find(conn, names=list(roots))
-            await require_hosts(conn, list(roots), [host.name for host in registered])
-            numbers = [host.domain64 for host in registered] if hall_pass else []
-            entrances = await admin.recrawl_entrances(conn, hosts=numbers)
-        for entrance in entrances:
-            if entrance.scheme is not None and entrance.path is not None:
-                url = Url(Scheme(entrance.scheme), entrance.host, entrance.path)
-                roots[entrance.host] = str(url)
-        knock = Knock("full", hall_pass)
-        answers = await doorkeeper.knock(list(roots.values()), knock=knock, register=False)
+        answers, entrances = await recrawl.recrawl_hosts(doorkeeper, texts, hall_pass=hall_pass)
     for entrance in entrances:
         if entrance.crawling:
             pages = counted(entrance.crawling, "page")

@@ -9,10 +9,21 @@ from usher import domain64, durations
 from usher.cli.actions.domain64 import range_name
 from usher.cli.app import App, run, show_field, show_json
 from usher.cli.area_access import READER, open_database
-from usher.cli.door_access import door_transaction, host_root, unknown_host
-from usher.cli.wording import (
+from usher.cli.door_access import door_transaction
+from usher.cli.output import display_time
+from usher.db.pool import Database
+from usher.domain64 import Range
+from usher.door import admin, cadence, filters, hosts, private_access
+from usher.door.admin import MAX_PAGES_COUNTED, HostDetails
+from usher.door.host_lookup import host_root, unknown_host
+from usher.door.private_access import GrantedAccess
+from usher.errors import NotAllowed
+from usher.mgmt import page_history, page_versions, robots
+from usher.mgmt.page_history import HostRest
+from usher.mgmt.robots import RobotsRow, SitemapRow
+from usher.urls import Scheme
+from usher.wording import (
     capped_count,
-    display_time,
     duration_text,
     json_fields,
     json_value,
@@ -20,16 +31,6 @@ from usher.cli.wording import (
     record_json,
     time_text,
 )
-from usher.db.pool import Database
-from usher.domain64 import Range
-from usher.door import admin, cadence, filters, hosts, private_access
-from usher.door.admin import MAX_PAGES_COUNTED, HostDetails
-from usher.door.private_access import GrantedAccess
-from usher.errors import NotAllowed
-from usher.mgmt import page_history, page_versions, robots
-from usher.mgmt.page_history import HostRest
-from usher.mgmt.robots import RobotsRow, SitemapRow
-from usher.urls import Scheme
 
 Field = tuple[str, Sequence[str]]
 SCOPE_TEXTS = {

@@ -7,12 +7,12 @@ from usher.cli.app import App, show_field, show_json, show_list
 from usher.cli.area_access import call_in
 from usher.cli.output import echo
 from usher.cli.queue_access import parse_since
-from usher.cli.wording import printable, record_json
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.feeds.items import search
 from usher.feeds.items.clean import plain_text
 from usher.feeds.items.search import FullItem, ItemSummary
+from usher.wording import printable, record_json
 
 MAX_TEXT_CHARACTERS: Final = 2_000
 MAX_LINE_CHARACTERS: Final = 500

@@ -12,7 +12,7 @@ from usher.api.jobs import new_job
 from usher.api.queue_messages import NewJob
 from usher.cli.app import App, show_json, show_list, show_table
 from usher.cli.area_access import call_in, call_now, checked_transaction
-from usher.cli.output import echo
+from usher.cli.output import display_time, echo
 from usher.cli.queue_access import (
     command_line,
     find_task,
@@ -25,7 +25,6 @@ from usher.cli.queue_access import (
     parse_type,
     queue_transaction,
 )
-from usher.cli.wording import display_time, duration_text, printable, records_json, relative_time
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
@@ -36,6 +35,7 @@ from usher.queue.host_rules import normalize_host_rule
 from usher.queue.job_states import JobState
 from usher.queue.jobs import EnqueuedJob, JobRequest
 from usher.queue.queries import JobCount, ListedJob, RowWriter
+from usher.wording import duration_text, printable, records_json, relative_time
 
 BATCH_SIZE = 5_000
 MAX_LINE_BYTES = 1 << 24  # bytes

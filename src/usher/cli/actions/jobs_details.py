@@ -9,22 +9,15 @@ from typing import Any
 
 from usher.cli.app import App, run, show_field, show_json, show_table
 from usher.cli.area_access import call_in, checked_transaction
-from usher.cli.output import echo
+from usher.cli.output import display_time, echo
 from usher.cli.queue_access import command_line, open_queue, parse_duration, queue_transaction
-from usher.cli.wording import (
-    display_time,
-    duration_text,
-    printable,
-    record_json,
-    records_json,
-    time_text,
-)
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import UsherError
 from usher.queue import queries, waiting_reason
 from usher.queue.job_states import JobState
 from usher.queue.queries import MAX_COUNTED_JOBS, JobDetails, JobTreeNode, ListedJob, StoredJob
+from usher.wording import duration_text, printable, record_json, records_json, time_text
 
 MAX_TEXT_CHARACTERS = 2_000  # of a command line or a text
 MAX_ROWS = 20

@@ -14,7 +14,6 @@ from usher.cli.actions.local_progress import MAX_REASON_CHARACTERS, ProgressDisp
 from usher.cli.app import App
 from usher.cli.output import echo
 from usher.cli.queue_access import queue_transaction
-from usher.cli.wording import counted, printable
 from usher.crawl.service import make_fetcher
 from usher.db.clock import server_time
 from usher.door.batch import UrlVerdict
@@ -35,6 +34,7 @@ from usher.observe.crawl_progress import read_progress
 from usher.shutdown import stop_events
 from usher.telemetry import Log, log_failure, set_up_logging
 from usher.urls import Scheme, UrlRefusal, parse
+from usher.wording import counted, printable
 
 log = Log("stage")
 # Reasons for which the door does not admit a page that an earlier crawl fetched or will fetch.

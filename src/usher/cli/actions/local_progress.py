@@ -15,12 +15,12 @@ from rich.live import Live
 from rich.text import Text
 
 from usher.cli.app import App
-from usher.cli.wording import counted, duration_text, printable
 from usher.door.rules import Reason
 from usher.local.crawl import CrawlView
 from usher.observe.causes import system_causes
 from usher.observe.crawl_progress import HostPaceView, PageProblem, RunCounts
 from usher.settings import Settings
+from usher.wording import counted, duration_text, printable
 
 LINE_SECONDS: Final = 10.0  # between two lines without a terminal
 MAX_REASON_CHARACTERS: Final = 1_000

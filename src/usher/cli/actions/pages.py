@@ -13,12 +13,12 @@ from usher.cli.actions.explain import (
 )
 from usher.cli.app import App, run, show_field, show_json, show_list
 from usher.cli.area_access import READER, call_in, checked_transaction, open_database
-from usher.cli.door_access import host_root, unknown_host
+from usher.cli.output import display_time
 from usher.cli.queue_access import parse_since
-from usher.cli.wording import capped_count, display_time, printable, relative_time, time_text
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.door import admin
+from usher.door.host_lookup import host_root, unknown_host
 from usher.errors import BadInput, NotFound
 from usher.mgmt import page_list
 from usher.mgmt.page_list import (
@@ -32,6 +32,7 @@ from usher.mgmt.page_list import (
     PageResultCount,
 )
 from usher.urls import UrlRefusal, parse
+from usher.wording import capped_count, printable, relative_time, time_text
 
 if TYPE_CHECKING:
     from usher.observe.explain import UrlExplanation

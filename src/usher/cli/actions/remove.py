@@ -11,21 +11,14 @@ from typing import Any, Final
 from usher.cli.app import App, confirm, run, show_json, show_list
 from usher.cli.area_access import call_in, checked_transaction
 from usher.cli.door_access import door_transaction, open_door
-from usher.cli.output import echo
-from usher.cli.wording import (
-    capped_count,
-    counted,
-    display_time,
-    json_fields,
-    printable,
-    relative_time,
-)
+from usher.cli.output import display_time, echo
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.door import removals
 from usher.door.removals import MAX_PAGES_COUNTED, Removal, RemovalPreview
 from usher.errors import NotFound
 from usher.removal_rules import RemovalTarget, parse_target
+from usher.wording import capped_count, counted, json_fields, printable, relative_time
 
 MANY_PAGES: Final = 100  # from so many on a removal needs a confirmation
 MAX_TARGET_CHARACTERS: Final = 2_300

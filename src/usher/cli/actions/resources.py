@@ -6,11 +6,12 @@ from typing import Any
 from usher import durations
 from usher.cli.app import App, show_list
 from usher.cli.area_access import call_in, call_now
+from usher.cli.output import display_time
 from usher.cli.queue_access import parse_duration, queue_transaction
-from usher.cli.wording import capped_count, display_time, printable, relative_time
 from usher.errors import BadInput
 from usher.queue import admin, task_queries
 from usher.queue.task_queries import MAX_COUNTED_JOBS, ResourceStatus
+from usher.wording import capped_count, printable, relative_time
 
 
 def list_resources(app: App, *, limit: int, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401

@@ -10,7 +10,6 @@ import msgspec
 from usher.cli.app import App
 from usher.cli.commands.search import FRONT_URL
 from usher.cli.output import echo, style
-from usher.cli.wording import counted, printable
 from usher.crawl.own_endpoints import PORTS_FILE
 from usher.errors import BadInput, Unreachable, UsherError, errors_by_code
 from usher.http.client.pool import HttpPool
@@ -22,6 +21,7 @@ from usher.search.cluster_map import open_cluster
 from usher.search.json_results import SearchListing, SearchListingItem, TextPiece, listing
 from usher.search.result_view import day, duration
 from usher.settings import Settings
+from usher.wording import counted, printable
 
 OK = 200
 TIMEOUT_SECONDS = 10.0

@@ -6,12 +6,12 @@ from datetime import datetime
 
 from usher.cli.app import App, show_field, show_json, show_table
 from usher.cli.area_access import call_now, mgmt_transaction
-from usher.cli.output import echo
+from usher.cli.output import display_time, echo
 from usher.cli.queue_access import parse_since
-from usher.cli.wording import display_time, printable, records_json, relative_time
 from usher.db.pool import Connection
 from usher.mgmt import queries as mgmt_queries
 from usher.mgmt.queries import MAX_QUERIES, QueryDay, QueryTermTimes, QueryTimes
+from usher.wording import printable, records_json, relative_time
 
 
 @dataclass(frozen=True, slots=True)

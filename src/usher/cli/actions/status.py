@@ -4,46 +4,40 @@ import asyncio
 import shutil
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 from usher.cli.app import App, show_json, table_lines
 from usher.cli.area_access import POOL_SIZE, READER, prepare_schema, say_demo_runs
 from usher.cli.output import CLEAR_SCREEN, echo, style
-from usher.cli.wording import (
-    counted,
-    duration_text,
-    json_value,
-    printable,
-    record_json,
-    records_json,
-    time_text,
-)
 from usher.db.areas import AreaDatabases, open_areas
-from usher.db.clock import DatabaseClock
-from usher.db.pool import Connection, Database, connect
+from usher.db.pool import Database, connect
 from usher.errors import ServerUnusable, Unreachable
-from usher.observe.blockers import Blocker, SystemState, find_blockers, is_running
-from usher.observe.causes import database_cause, free_bytes
-from usher.observe.stages import (
-    MAX_COUNTED,
-    CrashedProcess,
-    FailingComponent,
-    QueueStatus,
-    WorkStatus,
-    read_queue,
-    read_work,
+from usher.observe.blockers import is_running
+from usher.observe.causes import database_cause
+from usher.observe.stage_table import (
+    HEADINGS,
+    SHORT_TYPES,
+    FailureNote,
+    age,
+    capped,
+    failure_notes,
+    number_text,
+    server_text,
+    stage_rows,
 )
+from usher.observe.stages import CrashedProcess, FailingComponent, WorkStatus
+from usher.observe.status_report import StatusReport, read_report, status_json
 from usher.schema.state import schema_state
 from usher.settings import Settings
+from usher.wording import (
+    printable,
+    time_text,
+)
 
 REFRESH_SECONDS = 2.0
-HEADINGS = ("STAGE", "WAITING", "OLDEST", "IN PROGRESS", "FAILED", "LAST HOUR", "BY")
-STAGE_TYPES = ("crawler", "index-builder", "index-server", "front-end")
-SHORT_TYPES = {"index-builder": "builder", "index-server": "server", None: "unknown"}
 HOST_STATES = {
     "ready": "ready",
     "held": "being crawled",
@@ -54,18 +48,7 @@ HOST_STATES = {
     "due": "due",
 }
 MAX_REASON_CHARACTERS = 1_000
-MAX_PAUSED_NAMES = 3
 AREAS = ("work", "control")
-
-
-@dataclass(frozen=True, slots=True)
-class StatusReport:
-    """The state at one moment; None for an area whose schema is out of date."""
-
-    at: datetime
-    work: WorkStatus | None
-    queue: QueueStatus | None
-    blockers: Sequence[Blocker]
 
 
 @dataclass(slots=True)
@@ -78,19 +61,10 @@ class StatusReader:
     ahead: list[str]
 
     async def read(self) -> StatusReport:
-        """Read each database in one read-only transaction."""
-        clock = next((db.clock for db in self.areas.values()), DatabaseClock())
-        now, work, queue = clock.now(), None, None
-        if "work" in self.areas:
-            async with read_transaction(self.areas["work"]) as conn:
-                work = await read_work(conn, now=now)
-        if "control" in self.areas:
-            async with read_transaction(self.areas["control"]) as conn:
-                queue = await read_queue(conn, now=now)
-        data = self.settings.data
-        free = free_bytes(data) if data.exists() else None
-        system = SystemState(self.behind, self.ahead, free, data, clock.skew.total_seconds())
-        return StatusReport(now, work, queue, find_blockers(system, work, queue, now))
+        """Read the areas that can be read."""
+        return await read_report(
+            self.areas, self.settings.data, behind=self.behind, ahead=self.ahead
+        )
 
 
 @asynccontextmanager
@@ -134,13 +108,6 @@ async def is_current(areas: AreaDatabases, schema: str, reader: StatusReader) ->
     return False
 
 
-@asynccontextmanager
-async def read_transaction(db: Database) -> AsyncIterator[Connection]:
-    async with db.transaction() as conn:
-        await conn.execute("set transaction isolation level repeatable read, read only")
-        yield conn
-
-
 async def show_once(app: App, *, as_json: bool) -> bool:
     """Show the status; whether nothing is blocked."""
     async with open_reader(app) as reader:
@@ -174,10 +141,7 @@ async def watch_status(app: App) -> bool:
 
 def render(report: StatusReport) -> list[str]:
     lines = [style(f"{report.at:%Y-%m-%d %H:%M:%S} UTC", dim=True)]
-    rows = [*(work_rows(report.work, report.at) if report.work else ())]
-    if report.queue:
-        rows.append(job_row(report.queue, report.at))
-    if rows:
+    if rows := stage_rows(report):
         lines += ["", *table_lines(HEADINGS, rows)]
     if report.work:
         fields = summary_fields(report.work, report.at)
@@ -186,60 +150,6 @@ def render(report: StatusReport) -> list[str]:
     if report.work and not report.work.pages.known:
         lines.append("The guestbook is empty.\n    → usher add URL")
     return lines
-
-
-def work_rows(work: WorkStatus, now: datetime) -> Iterator[Sequence[str]]:
-    """One table row for each stage, in the order of the path of a URL."""
-    pages, chunks, copies, last = work.pages, work.chunks, work.copies, work.last_hour
-    rate = f", {last.pace(now):.1f}/s" if last.pace(now) >= 1 else ""
-    wanted = sum(row.wanted for row in work.rows)
-    outdated, held = copies.to_retire + copies.unjudged, f"{capped(copies.held)} held back"
-    crawlers, builders, servers, fronts = (component_count(work, type_) for type_ in STAGE_TYPES)
-    yield (
-        "crawl", capped(pages.waiting), age(pages.oldest, now), number_text(pages.crawling, "page"),
-        capped(pages.failed), number_text(last.pages, "page") + rate, crawlers,
-    )  # fmt: skip
-    yield (
-        "build", capped(chunks.to_build), age(chunks.to_build_since, now), number_text(chunks.building, "chunk"),
-        f"{capped(chunks.parked)} parked" if chunks.parked else "0", number_text(last.chunks, "chunk"), builders,
-    )  # fmt: skip
-    yield (
-        "load", capped(chunks.to_load), age(chunks.to_load_since, now), number_text(wanted, "copy", "copies"),
-        "-", "-", servers,
-    )  # fmt: skip
-    yield "retire", capped(outdated), "-", "-", held if copies.held else "-", "-", servers
-    yield "search", "-", "-", "-", "-", number_text(last.searches, "search", "searches"), fronts
-
-
-def job_row(queue: QueueStatus, now: datetime) -> Sequence[str]:
-    oldest = min((counts.since for counts in queue.types if counts.since), default=None)
-    waiting = sum(counts.waiting + counts.again for counts in queue.types)
-    running = sum(counts.running for counts in queue.types)
-    by = "scheduler active" if queue.scheduled else "no scheduler"
-    if queue.paused:
-        names = ", ".join(f"{entry.kind} {entry.name}" for entry in queue.paused[:MAX_PAUSED_NAMES])
-        more = len(queue.paused) - MAX_PAUSED_NAMES
-        by += f"; paused: {printable(names)}" + (f" and {more} more" if more > 0 else "")
-    return (
-        "jobs", capped(waiting), age(oldest, now), number_text(running, "job"), capped(queue.failed),
-        f"{capped(queue.done)} done", by,
-    )  # fmt: skip
-
-
-def age(since: datetime | None, now: datetime) -> str:
-    return "-" if since is None else duration_text(max(now - since, timedelta(0)))
-
-
-def component_count(work: WorkStatus, type_: str) -> str:
-    """`2 crawlers, 1 paused`."""
-    number, noun = work.working(type_), SHORT_TYPES.get(type_, type_)
-    groups = (group for group in work.crews if group.type == type_)
-    paused = sum(group.number for group in groups if group.well and not group.works)
-    return server_text(number, noun) + (f", {paused} paused" if paused else "")
-
-
-def server_text(number: int, noun: str) -> str:
-    return counted(number, noun) if number else f"no {noun}s"
 
 
 def summary_fields(work: WorkStatus, now: datetime) -> Iterator[tuple[str, str]]:
@@ -309,48 +219,21 @@ def failing_text(component: FailingComponent, now: datetime) -> str:
 
 
 def blocker_lines(report: StatusReport) -> Iterator[str]:
+    failures = list(failure_notes(report))
     if not report.blockers:
         if report.work and not is_running(report.work, report.queue):
             yield "Usher is not running.\n    → usher up"
         else:
-            healthy = "No stage is blocked." if has_failures(report) else "All stages are healthy."
+            healthy = "No stage is blocked." if failures else "All stages are healthy."
             yield style(healthy, fg="green")
-        yield from failure_lines(report)
+        yield from failure_lines(failures)
         return
     yield style("Problems", fg="red", bold=True)
     for number, blocker in enumerate(report.blockers, 1):
         yield f"{number:>2}. {printable(blocker.words, MAX_REASON_CHARACTERS)}"
         yield f"    → {printable(blocker.command, MAX_REASON_CHARACTERS)}"
-    yield from failure_lines(report)
+    yield from failure_lines(failures)
 
 
-def failure_lines(report: StatusReport) -> Iterator[str]:
-    """Pages and jobs that failed: they block nothing, but the user wants to see them."""
-    if report.work and (pages := report.work.pages.failed):
-        yield f"{number_text(pages, 'page')} failed.\n    → usher pages errors"
-    if report.queue and (jobs := report.queue.failed):
-        yield f"{number_text(jobs, 'job')} failed in the last hour."
-        yield "    → usher jobs log --state permanent-error --since 1h"
-
-
-def has_failures(report: StatusReport) -> bool:
-    return any(failure_lines(report))
-
-
-def number_text(number: int, noun: str, plural: str = "") -> str:
-    return f"{capped(number)} {noun if number == 1 else plural or f'{noun}s'}"
-
-
-def capped(number: int) -> str:
-    return f"≥ {MAX_COUNTED:,}" if number >= MAX_COUNTED else f"{number:,}"
-
-
-def status_json(report: StatusReport) -> dict[str, Any]:
-    return {
-        "at": json_value(report.at),
-        "well": not report.blockers,
-        "running": is_running(report.work, report.queue) if report.work else None,
-        "work": record_json(report.work) if report.work else None,
-        "queue": record_json(report.queue) if report.queue else None,
-        "holdups": records_json(report.blockers),
-    }
+def failure_lines(failures: Iterable[FailureNote]) -> Iterator[str]:
+    return (f"{note.words}\n    → {note.command}" for note in failures)

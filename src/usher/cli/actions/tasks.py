@@ -8,7 +8,7 @@ from usher import durations
 from usher.cli.actions.jobs_details import MAX_TEXT_CHARACTERS, show_attempts
 from usher.cli.app import App, run, show_field, show_json, show_list
 from usher.cli.area_access import call_in
-from usher.cli.output import echo
+from usher.cli.output import display_time, echo
 from usher.cli.queue_access import (
     command_line,
     find_task,
@@ -16,14 +16,6 @@ from usher.cli.queue_access import (
     parse_duration,
     parse_type,
     queue_transaction,
-)
-from usher.cli.wording import (
-    display_time,
-    printable,
-    record_json,
-    records_json,
-    relative_time,
-    time_text,
 )
 from usher.db.clock import server_time
 from usher.db.pool import Connection
@@ -34,6 +26,7 @@ from usher.queue.periods import TaskSchedule
 from usher.queue.queries import ListedJob
 from usher.queue.task_queries import StoredTask
 from usher.queue.tasks import TaskSpec
+from usher.wording import printable, record_json, records_json, relative_time, time_text
 
 MAX_RUNS = 5
 DEFAULT_TYPE = "default"

@@ -6,13 +6,13 @@ from itertools import count
 
 from usher.cli.app import App, show_json, show_list
 from usher.cli.area_access import call_in, mgmt_transaction
-from usher.cli.output import echo
-from usher.cli.wording import display_time, printable, relative_time
+from usher.cli.output import display_time, echo
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
 from usher.mgmt import tokens
 from usher.queue.policy import to_duration
+from usher.wording import printable, relative_time
 
 
 def parse_lifetime(text: str | None) -> timedelta | None:

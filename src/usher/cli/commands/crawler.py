@@ -18,7 +18,7 @@ from usher.cli.app import (
     show_json,
 )
 from usher.cli.output import echo
-from usher.cli.wording import printable
+from usher.wording import printable
 
 MAX_LINKS = 20  # shown without --links
 MAX_TEXT_CHARACTERS = 600  # shown without --text

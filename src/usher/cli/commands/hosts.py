@@ -191,6 +191,25 @@ def set_(app: App, /, names: tuple[str, ...], **options: Any) -> None:  # noqa: 
 
 @hosts.command()
 @names_argument
+@filter_options
+@json_option
+@pass_app
+def preview(app: App, /, names: tuple[str, ...], *, as_json: bool, **options: Any) -> None:  # noqa: ANN401
+    """Show how many known pages filters would reject; changes nothing.
+
+    The filters replace those of the host, as with `usher hosts set`. It judges up to 100,000 pages
+    of each host, for up to 2 seconds.
+
+    \b
+    Examples:
+      usher hosts preview www.nasa.gov --filter '{"name": "calendar", "rule": "path", "matches": "^/cal/"}'
+    """
+    previews = run(actions.hosts.preview_filters(app, names, **options))
+    actions.hosts.show_previews(app, previews, as_json=as_json)
+
+
+@hosts.command()
+@names_argument
 @click.option("--reason", default="", help="Reason, shown with each refused URL.")
 @pass_app
 def block(app: App, names: tuple[str, ...], reason: str) -> None:

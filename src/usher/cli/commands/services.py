@@ -30,13 +30,15 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
       curl -d '{"urls": ["https://example.com/"]}' http://127.0.0.1:8411/v1/knock
     """
     from usher.api.server import serve
-    from usher.feeds.pages.endpoints import feed_endpoints
+    from usher.console.endpoints import console_and_feeds
     from usher.http.server.listen import read_bind
     from usher.queue.policy import read_policies
 
     address, rules = read_bind(bind), read_policies(app.loaded.workers)
     options: dict[str, Any] = {"insecure": insecure, "rules": rules, "ready": echo}
-    run_service(app, serve(app.settings, address, extra_endpoints=feed_endpoints, **options))
+    run_service(
+        app, serve(app.settings, address, extra_endpoints=console_and_feeds(app.loaded), **options)
+    )
 
 
 @click.command()

@@ -20,7 +20,7 @@ from usher.cli.app import (
 from usher.cli.commands.jobs import PROGRAM_SETTINGS, job_options
 from usher.cli.help import HelpGroup
 from usher.cli.output import echo
-from usher.cli.wording import record_json
+from usher.wording import record_json
 
 names_argument = click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 

@@ -18,9 +18,8 @@ from usher.api.context import MgmtCall, MgmtEndpoint
 from usher.api.mgmt_calls import database_time
 from usher.api.openapi import HTML_MEDIA_TYPE, Endpoints
 from usher.errors import BadInput, NotAllowed, NotFound, UsherError
-from usher.feeds.pages import atom, landing_page, queries, render, views
+from usher.feeds.pages import atom, queries, render, views
 from usher.feeds.pages.databases import LazyDatabases
-from usher.feeds.pages.landing_page import LandingPage
 from usher.feeds.pages.messages import (
     MAX_ID,
     FeedDetail,
@@ -43,9 +42,7 @@ from usher.telemetry import Log
 
 log = Log("web")
 JSON: Final = "application/json"
-HOME_SUMMARY: Final = "Description and links: a page for browsers, JSON for others"
 NO_CACHE: Final = {"Cache-Control": "private, no-cache"}
-IMMUTABLE: Final = {"Cache-Control": "private, max-age=31536000, immutable"}
 HTML_HEADERS: Final = {**NO_CACHE, "Content-Security-Policy": render.POLICY}
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 T = TypeVar("T")
@@ -64,13 +61,10 @@ class FeedEndpoints:
 
     def __init__(self, databases: LazyDatabases) -> None:
         self._databases = databases
-        self._assets = render.load_assets()
-        self._files = {asset.name: asset for asset in self._assets.values()}
-        self._pages = FeedPages(self._assets)
+        self._pages = FeedPages(render.load_assets())
 
     def endpoints(self) -> Endpoints:
         return (
-            self._get("/", self.home, None, LandingPage, HOME_SUMMARY, HTML_MEDIA_TYPE),
             self._page("/feeds", self.feeds, FeedsQuery, "Feed status and next poll, as a page"),
             self._get("/feeds.json", self.feeds_json, FeedsQuery, FeedList, "Feeds, as data"),
             self._get("/feeds/{id}.json", self.feed_json, None, FeedDetail, "One feed, as data"),
@@ -87,9 +81,6 @@ class FeedEndpoints:
             ),
             self._get("/items/{id}.json", self.item_json, None, ItemDetail, "One item, as data"),
             self._page("/items/{id}", self.item, None, "The page of one item"),
-            self._get(
-                "/static/{name}", self.static, None, None, "Files that pages need", "text/css"
-            ),
             *self._callback("/websub/{token}"),
         )
 
@@ -129,15 +120,6 @@ class FeedEndpoints:
             log.warning("request_failed", path=path, reason=error.message)
             headers["Retry-After"] = str(RETRY_SECONDS)
         return Response(self._pages.error(error), error.status, headers, media_type=HTML_MEDIA_TYPE)
-
-    async def home(self, call: MgmtCall[None]) -> Response:
-        page = landing_page.LANDING_PAGE
-        if landing_page.accepts_html(call.headers.get("accept", "")):
-            response = html(call, self._pages.home(page))
-        else:
-            response = json(call, page)
-        response.headers["Vary"] = "Accept"
-        return response
 
     # Feeds.
 
@@ -193,12 +175,6 @@ class FeedEndpoints:
         id_ = number_of(call, "item")
         async with self._databases.reading() as conn:
             return await views.item_detail(conn, id_)
-
-    async def static(self, call: MgmtCall[None]) -> Response:
-        asset = self._files.get(call.path_params["name"])
-        if asset is None:
-            raise NotFound("There is no such file.")
-        return Response(asset.body, headers=IMMUTABLE, media_type=asset.media_type)
 
     # Hubs.
 

@@ -11,7 +11,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from usher.errors import UsherError
 from usher.feeds.pages import atom, sparkline
 from usher.feeds.pages import wording as words
-from usher.feeds.pages.landing_page import LandingPage
 from usher.feeds.pages.messages import (
     FeedDetail,
     FeedList,
@@ -89,9 +88,6 @@ class FeedPages:
 
     def item(self, data: ItemDetail, now: datetime) -> str:
         return self._render("item.html", data=data, now=now)
-
-    def home(self, home: LandingPage) -> str:
-        return self._render("home.html", home=home)
 
     def error(self, error: UsherError) -> str:
         return self._render("error.html", error=error)

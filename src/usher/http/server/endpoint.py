@@ -29,12 +29,14 @@ class AccessRule:
     """What a caller must show: nothing (`open`), a token for this scope or these types, or a ticket for `action`.
 
     `claim` endpoints check the claim in the body. `local` endpoints need no proof from callers on this machine.
+    `session` endpoints accept the session of a browser instead of a token.
     """
 
     scope: Literal["open", "claim", "read", "work", "admin", "ticket"]
     types: frozenset[str] = frozenset()
     local: bool = False
     action: Action = "query"
+    session: bool = False
 
     @property
     def needs_proof(self) -> bool:

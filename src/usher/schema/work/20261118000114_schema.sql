@@ -480,6 +480,20 @@ create table work.ticket_key (
 insert into work.ticket_key (key)
 values (sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));
 
+-- tables/console_sessions.sql
+
+-- Sessions of browsers in the console, and links that open one; only the hash is stored. A session of a token ends with the
+-- token; one without a token belongs to the operator of the data directory. Each new row deletes those that have ended.
+create table work.console_session (
+    id bigint generated always as identity primary key,
+    hash bytea not null unique,
+    kind text not null constraint console_session_kind_known check (kind in ('link', 'session')),
+    token_id bigint references work.token (id),
+    created_at timestamptz not null,
+    expires_at timestamptz not null,
+    constraint console_session_ends check (expires_at <= created_at + interval '1 day')
+);
+
 -- tables/components.sql
 
 -- One of Usher's processes, as it declares itself and as the watchdog sees it.
@@ -777,7 +791,7 @@ create index site_template_stale on work.site_template (domain64) where is_stale
 
 -- tables/events.sql
 
--- What happened to components and chunks. The watchdog deletes old rows.
+-- What happened to components and chunks, and what operators did in the console. The watchdog deletes old rows.
 create table work.event (
     id bigint generated always as identity primary key,
     at timestamptz not null,
@@ -786,8 +800,16 @@ create table work.event (
     kind text not null,
     before text,
     after text,
-    reason text not null default ''
+    reason text not null default '',
+    actor text,
+    subject text,
+    command text
 );
+
+comment on column work.event.actor is 'The token of the operator who acted in the console; null for everything else.';
+comment on column work.event.subject is 'What the operator acted on: a host, a URL, the number of a job, the name of a token.';
+comment on column work.event.command is 'The command line with the same effect.';
+
 
 create index event_of_component on work.event (component_id, id);
 -- Reports of foreign pages: found by chunk, to record each once, and by time, for `usher status`.
@@ -795,6 +817,8 @@ create index event_foreign_pages on work.event (chunk_id) where kind = 'foreign_
 create index event_foreign_pages_at on work.event (at) where kind = 'foreign_pages';
 -- Crashes of local processes, for `usher status`.
 create index event_crashed_at on work.event (at) where kind = 'crashed';
+-- What operators did, for the list of the console.
+create index event_by_actor on work.event (id) where actor is not null;
 create index event_at on work.event (at);
 
 -- tables/statistics.sql

@@ -21,6 +21,7 @@ grant select on work.component, work.chunk, work.placement, work.event, work.que
 grant select, insert on work.token to usher_mgmt;
 grant update (used_at, revoked_at, address) on work.token to usher_mgmt;
 grant select on work.ticket_key to usher_mgmt;
+grant select, insert, delete on work.console_session to usher_mgmt;
 grant insert, update on work.component, work.chunk, work.placement, work.politeness_group to usher_mgmt;
 grant delete on work.placement to usher_mgmt;
 grant select on work.unplaced_chunk, work.server_load to usher_mgmt, usher_reader;

@@ -15,11 +15,6 @@ MAX_BYTE = 0xFF
 URL_USER = re.compile(r"//[^/?#]*@")
 
 
-def display_time() -> datetime:
-    """The time of this machine, for ages on the screen only; stored times come from the database's clock."""
-    return datetime.now(UTC)
-
-
 def time_text(time: datetime, now: datetime) -> str:
     """The time and how far away it is: `2026-11-22 10:00 UTC (in 6 days)`."""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC ({relative_time(time, now)})"

@@ -1,0 +1,124 @@
+"""Actions on pages: crawl again, remove, undo a removal."""
+
+from typing import Any
+from urllib.parse import quote
+
+from usher.api.context import MgmtCall
+from usher.console.actions.action import (
+    ActionField,
+    ActionFields,
+    ActionResult,
+    ConsoleAction,
+    actor,
+)
+from usher.db.clock import server_time
+from usher.db.pool import Connection
+from usher.door import admin, guestbook, hosts, removals
+from usher.door.rules import Knock, Verdict
+from usher.errors import BadInput, Conflict, NotFound
+from usher.removal_rules import parse_target
+from usher.urls import Url, parse
+from usher.wording import counted
+
+NOT_STORED = "not in the guestbook"
+
+
+async def recrawl(conn: Connection, call: MgmtCall[Any], fields: ActionFields) -> ActionResult:
+    """Retry what failed at the host, and knock for the page with a hall pass."""
+    url = parse(fields["url"])
+    if not isinstance(url, Url):
+        raise BadInput(f"That is not a URL: {url.detail}")
+    before = await page_state(conn, url)
+    numbers = [host.domain64 for host in await hosts.find(conn, names=[url.host])]
+    async with call.context.door_db.transaction() as door:
+        await admin.retry_failures(door, numbers)
+    answers = await call.context.doorkeeper.knock([str(url)], knock=Knock("single", hall_pass=True))
+    answer = answers.answers[0]
+    if answer.verdict is Verdict.REFUSE:
+        detail = f" ({answer.detail})" if answer.detail else ""
+        raise Conflict(
+            f"The door refuses it: {answer.reason}{detail}.", hint=f"usher explain {url}"
+        )
+    return ActionResult(before, "pending", f"The door answers {answer.verdict}: {answer.reason}.")
+
+
+async def page_state(conn: Connection, url: Url) -> str:
+    """The state of a page before a change."""
+    registered = await hosts.find(conn, names=[url.host])
+    if not registered:
+        return NOT_STORED
+    page = await guestbook.page(conn, domain64=registered[0].domain64, path=url.path)
+    return page.state if page else NOT_STORED
+
+
+async def remove(conn: Connection, call: MgmtCall[Any], fields: ActionFields) -> ActionResult:
+    target = await removals.resolve(conn, parse_target(fields["target"]))
+    seen = await removals.preview(conn, target)
+    number = await removals.add_removal(
+        conn, target, reason=fields["reason"], author=actor(call), now=await server_time(conn)
+    )
+    if number is None:
+        raise Conflict(f"{target.text} is removed already.", hint="usher remove --list")
+    covered = f"{counted(seen.pages, 'known page')}, {seen.searchable:,} of them searchable"
+    return ActionResult(covered, f"removal {number}", f"Removed {target.text}: {covered}.")
+
+
+async def undo_removal(conn: Connection, call: MgmtCall[Any], fields: ActionFields) -> ActionResult:
+    target = parse_target(fields["target"])
+    number = await removals.undo_removal(
+        conn, target, author=actor(call), now=await server_time(conn)
+    )
+    if number is None:
+        raise NotFound(f"There is no removal of {target.text}.", hint="usher remove --list")
+    message = "Its pages are crawled again, and are then searchable."
+    return ActionResult(f"removal {number}", "undone", message)
+
+
+async def preview_removal(conn: Connection, fields: ActionFields) -> list[str]:
+    """How many pages a removal covers now."""
+    target = await removals.resolve(conn, parse_target(fields["target"]))
+    seen = await removals.preview(conn, target)
+    covered = f"{counted(seen.pages, 'known page')}, {seen.searchable:,} of them searchable"
+    return [f"{target.text} covers {covered}."]
+
+
+def explanation_path(fields: ActionFields) -> str:
+    return f"/explain?url={quote(fields['url'], safe='')}"
+
+
+ACTIONS = (
+    ConsoleAction(
+        "page-recrawl",
+        "Crawl now",
+        "The door admits the page, due or not, and a crawler fetches it as soon as its host is ready.",
+        (ActionField("url", "URL"),),
+        lambda fields: ["add", "--pass", fields["url"]],
+        "mgmt",
+        recrawl,
+        explanation_path,
+    ),
+    ConsoleAction(
+        "page-remove",
+        "Remove",
+        "Front-ends hide these pages within 2 seconds, the door refuses them, and Usher deletes their text.",
+        (
+            ActionField("target", "URL, prefix, host or *.domain"),
+            ActionField("reason", "Reason", help="Stored, and shown with each refusal."),
+        ),
+        lambda fields: ["remove", fields["target"], "--reason", fields["reason"], "--yes"],
+        "door",
+        remove,
+        lambda _fields: "/removals",
+        preview_removal,
+    ),
+    ConsoleAction(
+        "removal-undo",
+        "Undo",
+        "The door admits these pages again; they are searchable when they have been crawled and indexed.",
+        (ActionField("target", "Target of the removal"),),
+        lambda fields: ["remove", "--undo", fields["target"]],
+        "door",
+        undo_removal,
+        lambda _fields: "/removals",
+    ),
+)

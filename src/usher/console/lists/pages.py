@@ -1,0 +1,145 @@
+"""Pages of the guestbook, and failed pages by kind: the data of `usher pages list` and `usher pages errors`."""
+
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+from usher.api.context import MgmtCall
+from usher.api.mgmt_calls import database_time
+from usher.console.actions.registry import ACTIONS
+from usher.console.lists.list_query import ROWS_PER_PAGE, choice, condition, next_href, time_ago
+from usher.console.page import (
+    CellKind,
+    ConsolePage,
+    ConsoleTable,
+    FilterField,
+    TableCell,
+    TableRow,
+    list_page,
+)
+from usher.db.pool import Connection
+from usher.door import admin
+from usher.door.host_lookup import host_root, unknown_host
+from usher.errors import BadInput
+from usher.mgmt import page_list
+from usher.mgmt.page_list import RESULTS, STATES, ErrorKind, ListedPage, PageConditions
+from usher.observe.status_report import read_transaction
+from usher.urls import Url, parse
+from usher.wording import counted, relative_time
+
+HEADINGS: Final = ("Page", "State", "Result", "HTTP", "Fetched", "Next visit", "Reason")
+CONDITION_NAMES: Final = ("host", "state", "result", "reason", "older", "newer")
+
+
+async def host_number(conn: Connection, text: str) -> int:
+    """The number of a host, from its name or any of its URLs."""
+    name = host_root(text).host
+    host = await admin.show_host(conn, name=name)
+    if host is None:
+        raise await unknown_host(conn, name)
+    return host.domain64
+
+
+async def read_conditions(conn: Connection, call: MgmtCall[Any], now: datetime) -> PageConditions:
+    host = condition(call, "host")
+    return PageConditions(
+        domain64=await host_number(conn, host) if host else None,
+        state=choice(call, "state", STATES),
+        result=choice(call, "result", RESULTS),
+        reason=condition(call, "reason") or None,
+        before=time_ago(call, "older", now),
+        since=time_ago(call, "newer", now),
+    )
+
+
+async def pages_page(call: MgmtCall[Any]) -> ConsolePage:
+    """Pages by host and path that match the conditions."""
+    now = database_time(call)
+    given = {name: condition(call, name) for name in CONDITION_NAMES}
+    async with read_transaction(call.context.mgmt_db) as conn:
+        conditions = await read_conditions(conn, call, now)
+        after = await position(conn, condition(call, "after"))
+        listing = await page_list.list_pages(conn, conditions, after=after, n=ROWS_PER_PAGE)
+    table = ConsoleTable(
+        HEADINGS,
+        [page_row(page, now) for page in listing.pages],
+        (
+            FilterField("host", "Host", given["host"]),
+            FilterField("state", "State", given["state"], STATES),
+            FilterField("result", "Result", given["result"], RESULTS),
+            FilterField("reason", "Reason contains", given["reason"]),
+            FilterField("older", "Older than", given["older"]),
+            FilterField("newer", "Newer than", given["newer"]),
+        ),
+        path="/pages",
+        next_href=next_href("/pages", given, listing.next_after),
+        empty="No page matches.",
+    )
+    return list_page("Pages", table, listing.pages, list_command(given))
+
+
+async def position(conn: Connection, after: str) -> tuple[int, str] | None:
+    """The host and path of the page after which the list starts."""
+    if not after:
+        return None
+    url = parse(after)
+    if not isinstance(url, Url):
+        raise BadInput(f"{after[:80]!a} is not the URL of a page: {url.detail}")
+    return await host_number(conn, url.host), url.path
+
+
+def list_command(given: dict[str, str]) -> str:
+    options = [word for name, value in given.items() if value for word in (f"--{name}", value)]
+    return shlex.join(["usher", "pages", "list", *options])
+
+
+def page_row(page: ListedPage, now: datetime) -> TableRow:
+    kind: CellKind = "bad" if page.state == "error" else "text"
+    due = "now" if page.state in ("pending", "crawling") else relative_time(page.next_fetch, now)
+    cells = (
+        TableCell(page.url, f"/explain?url={quote(page.url, safe='')}"),
+        TableCell(page.state, kind=kind),
+        TableCell(page.result),
+        TableCell(str(page.status or "-"), kind="number"),
+        TableCell(relative_time(page.last_fetched, now)),
+        TableCell("-" if page.state == "idle" else due),
+        TableCell(page.reason or "-"),
+    )
+    links = (
+        ACTIONS["page-recrawl"].link(url=page.url),
+        ACTIONS["page-remove"].link(target=page.url),
+    )
+    return TableRow(cells, links)
+
+
+async def errors_page(call: MgmtCall[Any]) -> ConsolePage:
+    """Failed pages by kind, the most frequent first."""
+    now, host = database_time(call), condition(call, "host")
+    async with read_transaction(call.context.mgmt_db) as conn:
+        kinds = await page_list.error_kinds(conn, await host_number(conn, host) if host else None)
+    table = ConsoleTable(
+        ("Kind", "Pages", "Next attempt", "Example"),
+        error_rows(kinds, host, now),
+        (FilterField("host", "Host", host),),
+        path="/pages/errors",
+        empty="No page failed.",
+    )
+    option = f" {shlex.quote(host)}" if host else ""
+    return list_page("Failed pages by kind", table, kinds, f"usher pages errors{option}")
+
+
+def error_rows(kinds: Sequence[ErrorKind], host: str, now: datetime) -> list[TableRow]:
+    of_host = f"&host={quote(host)}" if host else ""
+    return [
+        TableRow(
+            (
+                TableCell(kind.kind, f"/pages?state=error&reason={quote(kind.kind)}{of_host}"),
+                TableCell(f"{'≥ ' * kind.more}{counted(kind.number, 'page')}", kind="number"),
+                TableCell(relative_time(kind.next_attempt, now)),
+                TableCell(kind.example, f"/explain?url={quote(kind.example, safe='')}"),
+            )
+        )
+        for kind in kinds
+    ]

@@ -1,0 +1,99 @@
+"""Tasks and resources. Only admin sees the arguments of tasks."""
+
+from datetime import datetime
+from typing import Any
+
+from usher import durations
+from usher.api.context import MgmtCall
+from usher.api.mgmt_calls import database_time
+from usher.api.queue_calls import redact
+from usher.console.actions.registry import ACTIONS
+from usher.console.lists.jobs import command_text
+from usher.console.lists.list_query import ROWS_PER_PAGE, choice, condition, next_href, number
+from usher.console.page import (
+    CellKind,
+    ConsolePage,
+    ConsoleTable,
+    FilterField,
+    TableCell,
+    TableRow,
+)
+from usher.observe.status_report import read_transaction
+from usher.queue import task_queries
+from usher.queue.task_queries import ResourceStatus, StoredTask
+from usher.wording import relative_time
+
+STATES = ("enabled", "disabled")
+MAX_RESOURCES = 200
+
+
+async def tasks_page(call: MgmtCall[Any]) -> ConsolePage:
+    """Tasks by number, and the first resources."""
+    now = database_time(call)
+    given = {name: condition(call, name) for name in ("state", "type")}
+    async with read_transaction(call.context.control) as conn:
+        listed = await task_queries.list_tasks(
+            conn,
+            state=choice(call, "state", STATES),
+            type=given["type"] or None,
+            after_id=number(call, "after") or 0,
+            n=ROWS_PER_PAGE + 1,
+        )
+        resources = await task_queries.list_resources(conn, n=MAX_RESOURCES)
+    shown = [redact(call, task) for task in listed[:ROWS_PER_PAGE]]
+    table = ConsoleTable(
+        ("Task", "Name", "Command", "State", "Schedule", "Next run", "Last run"),
+        [task_row(task, now) for task in shown],
+        (
+            FilterField("state", "State", given["state"], STATES),
+            FilterField("type", "Type", given["type"]),
+        ),
+        path="/tasks",
+        next_href=next_href("/tasks", given, shown[-1].id if len(listed) > len(shown) else None),
+        empty="No task matches.",
+    )
+    limits = ConsoleTable(
+        ("Resource", "Running", "Interval", "Waiting", "State"),
+        [resource_row(resource) for resource in resources],
+        empty="There is no resource.",
+    )
+    data = {"records": shown, "resources": resources, "next": table.next_href or None}
+    values = {"table": table, "resources": limits}
+    return ConsolePage("tasks.html", "Tasks and resources", values, data, "usher tasks list")
+
+
+def schedule_text(task: StoredTask) -> str:
+    if task.cron:
+        return f"cron {task.cron}"
+    if task.periodicity:
+        return f"every {durations.show(task.periodicity)}"
+    return f"daily at {task.hour or 0:02}:{task.minute or 0:02}"
+
+
+def task_row(task: StoredTask, now: datetime) -> TableRow:
+    is_enabled = task.state == "enabled"
+    kind: CellKind = "text" if is_enabled else "bad"
+    cells = (
+        TableCell(str(task.id), kind="number"),
+        TableCell(task.name or "-", more=task.type),
+        TableCell(command_text(task.program, task.args), kind="code"),
+        TableCell(task.state, kind=kind),
+        TableCell(schedule_text(task)),
+        TableCell(relative_time(task.next_run, now) if is_enabled else "-"),
+        TableCell(relative_time(task.latest_run, now)),
+    )
+    names = ("task-disable" if is_enabled else "task-enable", "task-run")
+    return TableRow(cells, [ACTIONS[name].link(task=str(task.id)) for name in names])
+
+
+def resource_row(resource: ResourceStatus) -> TableRow:
+    kind: CellKind = "bad" if resource.paused else "text"
+    cells = (
+        TableCell(resource.name),
+        TableCell(f"{resource.running} of {resource.capacity}", kind="number"),
+        TableCell(durations.show(resource.interval)),
+        TableCell(f"{resource.waiting:,}", kind="number"),
+        TableCell("paused" if resource.paused else "active", kind=kind),
+    )
+    name = "resource-resume" if resource.paused else "resource-pause"
+    return TableRow(cells, (ACTIONS[name].link(resource=resource.name),))

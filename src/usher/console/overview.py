@@ -1,0 +1,172 @@
+"""The first screen: problems, stages, components, rows, hosts with problems, and the latest events."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from usher.api.context import MgmtCall, MgmtContext
+from usher.console.actions.registry import link_of_command
+from usher.console.component_rows import component_row
+from usher.console.event_rows import EVENT_HEADINGS, event_row
+from usher.console.page import ActionLink, ConsolePage, ConsoleTable, TableCell, TableRow
+from usher.mgmt import components
+from usher.mgmt.component_chunks import ComponentView, with_holdings
+from usher.mgmt.components import RecordedEvent
+from usher.observe.blockers import is_running
+from usher.observe.stage_table import (
+    HEADINGS,
+    capped,
+    failure_notes,
+    server_text,
+    stage_rows,
+)
+from usher.observe.stages import WorkStatus
+from usher.observe.status_report import StatusReport, read_report, read_transaction, status_json
+from usher.settings import Settings
+from usher.ttl_cache import TtlCache
+from usher.wording import relative_time
+
+REPORT_SECONDS: Final = 2.0  # however many browsers are open, the status is read once in this time
+REFRESH_SECONDS: Final = 10
+MAX_COMPONENTS: Final = 12
+MAX_EVENTS: Final = 10
+STAGE_PATHS: Final = {
+    "crawl": "/pages?state=pending",
+    "build": "/chunks?stage=crawled",
+    "load": "/chunks?stage=built",
+    "retire": "/chunks",
+    "search": "/components?type=front-end",
+    "jobs": "/jobs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemView:
+    """A problem or a note in a sentence, its command, and the page or action that helps."""
+
+    words: str
+    command: str
+    link: ActionLink | None
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewData:
+    """What the first screen shows, as it was read."""
+
+    report: StatusReport
+    components: Sequence[ComponentView]
+    events: Sequence[RecordedEvent]
+
+
+class Overview:
+    """Reads the first screen at most once in REPORT_SECONDS."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._cache = TtlCache[str, OverviewData](REPORT_SECONDS, 1)
+
+    async def show(self, call: MgmtCall[Any]) -> ConsolePage:
+        data = self._cache.get("overview")
+        if data is None:
+            data = await self._read(call.context)
+            self._cache.put("overview", data)
+        refresh = call.request.query_params.get("refresh") == "1"
+        values = {**overview_values(data), "refresh": REFRESH_SECONDS if refresh else 0}
+        return ConsolePage(
+            "overview.html", "Overview", values, status_json(data.report), "usher status"
+        )
+
+    async def _read(self, context: MgmtContext) -> OverviewData:
+        areas = {"work": context.mgmt_db, "control": context.control}
+        report = await read_report(areas, self._settings.data)
+        async with read_transaction(context.mgmt_db) as conn:
+            listed = await components.list_components(conn, n=MAX_COMPONENTS)
+            views = await with_holdings(conn, listed)
+            events = await components.events(conn, n=MAX_EVENTS)
+        return OverviewData(report, views, events)
+
+
+def overview_values(data: OverviewData) -> dict[str, Any]:
+    report = data.report
+    problems = [
+        ProblemView(each.words, each.command, link_of_command(each.command))
+        for each in report.blockers
+    ]
+    notes = [
+        ProblemView(note.words, note.command, link_of_command(note.command))
+        for note in failure_notes(report)
+    ]
+    is_stopped = report.work is not None and not is_running(report.work, report.queue)
+    return {
+        "at": report.at,
+        "problems": problems,
+        "notes": notes,
+        "is_stopped": is_stopped,
+        "stages": stage_table(report),
+        "components": component_table(data),
+        "rows": row_table(report.work) if report.work else None,
+        "hosts": host_table(report) if report.work else None,
+        "events": event_table(data),
+        "pages": report.work.pages if report.work else None,
+    }
+
+
+def stage_table(report: StatusReport) -> ConsoleTable:
+    rows = []
+    for name, *texts in stage_rows(report):
+        cells = [TableCell(name, STAGE_PATHS.get(name, "")), *(TableCell(text) for text in texts)]
+        rows.append(TableRow(cells))
+    return ConsoleTable([heading.capitalize() for heading in HEADINGS], rows)
+
+
+def component_table(data: OverviewData) -> ConsoleTable:
+    headings = ("Component", "Type", "State", "Health", "Last contact", "Holds")
+    rows = [component_row(view, data.report.at) for view in data.components]
+    return ConsoleTable(headings, rows, empty="No component is registered.")
+
+
+def row_table(work: WorkStatus) -> ConsoleTable:
+    rows = []
+    for row in work.rows:
+        loaded = max(row.seats - row.wanted, 0)
+        is_complete = not row.wanted and not row.unseated
+        cells = (
+            TableCell(f"Row {row.row}"),
+            TableCell(server_text(work.answering(row.row), "server")),
+            TableCell(f"{loaded:,} of {row.seats + row.unseated:,} chunks", kind="number"),
+            TableCell(
+                "complete" if is_complete else "incomplete", kind="good" if is_complete else "bad"
+            ),
+        )
+        rows.append(TableRow(cells))
+    return ConsoleTable(("Row", "Servers", "Loaded", "Coverage"), rows, empty="There is no row.")
+
+
+def host_table(report: StatusReport) -> ConsoleTable:
+    """Hosts that rest after an error, and hosts that the operator closed."""
+    resting = report.work.hosts.longest if report.work else ()
+    closed = report.work.hosts.shut if report.work else ()
+    rows = [
+        host_row(host.name, f"ready {relative_time(host.until, report.at)}", host.reason, "-")
+        for host in resting
+        if host.troubles
+    ]
+    rows += [host_row(host.name, host.policy, host.reason, capped(host.pages)) for host in closed]
+    headings = ("Host", "State", "Reason", "Waiting pages")
+    return ConsoleTable(headings, rows, empty="No host has a problem.")
+
+
+def host_row(name: str, state: str, reason: str, pages: str) -> TableRow:
+    return TableRow(
+        (
+            TableCell(name, f"/hosts/{name}"),
+            TableCell(state, kind="bad"),
+            TableCell(reason or "-"),
+            TableCell(pages, kind="number"),
+        )
+    )
+
+
+def event_table(data: OverviewData) -> ConsoleTable:
+    rows = [event_row(event, data.report.at) for event in data.events]
+    return ConsoleTable(EVENT_HEADINGS, rows, empty="Nothing happened yet.")

@@ -1,0 +1,158 @@
+"""The console in a real browser: sign-in, keyboard, dark mode, phone, without scripts, without complaints."""
+
+import os
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from support.console.filled_stack import HOST, PAGE, fill, run
+from support.db.fixtures import Server, clone
+from support.mgmt.mgmt_process import Mgmt, mgmt
+from support.processes.commands import usher
+from support.site.browser import CONTRAST, FOCUSED, NAMELESS, PROGRAM, SHADES, Browser, Tab
+from support.site.browser_fixtures import Visit
+
+pytestmark = pytest.mark.skipif(
+    PROGRAM is None, reason="chromium is not here and could not be installed: scripts/packages"
+)
+FIRST_BUTTON = "document.querySelector('main button').click()"
+PAGES = {
+    "overview": "/",
+    "explain": f"/explain?url={PAGE}",
+    "pages": "/pages",
+    "errors": "/pages/errors",
+    "hosts": "/hosts",
+    "host": f"/hosts/{HOST}",
+    "jobs": "/jobs",
+    "job": "/jobs/1",
+    "tasks": "/tasks",
+    "components": "/components",
+    "chunks": "/chunks",
+    "chunk": "/chunks/1",
+    "removals": "/removals",
+    "events": "/events",
+    "tokens": "/tokens",
+    "settings": "/settings",
+    "action": f"/actions/host-pause?host={HOST}",
+    "not found": "/jobs/999",
+}
+
+
+class Stage:
+    """MGMT with one of each thing, and where pictures go."""
+
+    def __init__(self, server: Mgmt, database: str, folder: Path) -> None:
+        self.server, self.address, self.database = server, server.address, database
+        self.pictures = Path(os.environ.get("PICTURES", folder))
+
+    def link(self) -> str:
+        """A link of `usher console`."""
+        environment = {"DATABASE_URL": self.database, "USHER_DATA": str(self.server.data)}
+        ran = usher("console", "--mgmt", self.address, environment=environment)
+        assert ran.code == 0, ran.err
+        return ran.out.strip()
+
+
+@pytest.fixture(scope="module")
+async def stage(migrated: Server, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    folder = tmp_path_factory.mktemp("stage")
+    async for dsn in clone(migrated, f" template {migrated.template} strategy file_copy"):
+        with mgmt(dsn, folder / "log") as running:
+            fill(dsn, running)
+            run(
+                dsn,
+                "update work.guestbook set state = 'error', status = 500, failures = 3, "
+                "reason = 'HTTP 500', next_fetch = now() + interval '2 hours' where path = '/page'",
+            )
+            yield Stage(running, dsn, folder)
+
+
+@pytest.fixture(scope="module")
+def signed(stage: Stage, chromium: Browser) -> Stage:
+    """The stage, after the browser signed in with a link."""
+    tab = Tab(chromium)
+    tab.open(stage.link())
+    tab.after(lambda: tab.ask(FIRST_BUTTON))
+    assert tab.text("h1") == ["Overview"]
+    tab.close()
+    return stage
+
+
+def test_the_sign_in_returns_to_the_page(stage: Stage, tab: Tab, visit: Visit) -> None:
+    visit("/login")
+    tab.picture(stage.pictures / "console-login.png")
+    assert tab.text("h1") == ["Usher console"]
+    assert tab.ask(CONTRAST) >= 4.5
+    assert tab.ask(NAMELESS) == 0
+
+
+def test_from_the_overview_to_an_action_by_keys_alone(
+    signed: Stage, tab: Tab, visit: Visit
+) -> None:
+    assert signed.address
+    visit("/")
+    tab.key("Tab")
+    assert tab.ask(FOCUSED) == "Skip to content"
+    tab.key("/")
+    assert tab.ask(FOCUSED) == "q"
+    tab.write(PAGE)
+    tab.after(lambda: tab.key("Enter"))
+    assert tab.text("h1") == ["Explanation"]
+    assert tab.text(".path .stopped strong") == ["Fetch"]
+    assert "HTTP 500" in tab.text(".verdict")[0]
+    tab.ask("document.querySelector('.remedy a').focus()")
+    tab.after(lambda: tab.key("Enter"))
+    assert tab.text("h1") == ["Crawl now"]
+    tab.ask("document.querySelector('main button').focus()")
+    tab.after(lambda: tab.key("Enter"))
+    assert "✓" in tab.text(".well")[0]
+    assert tab.text("dd code") == [f"usher add --pass {PAGE}"]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_pages_are_accessible(signed: Stage, tab: Tab, visit: Visit, *, dark: bool) -> None:
+    tab.look(dark=dark)
+    for name, path in PAGES.items():
+        visit(path)
+        assert tab.ask(CONTRAST) >= 4.5, name
+        assert tab.ask(NAMELESS) == 0, name
+        assert tab.ask("document.querySelectorAll('h1').length") == 1, name
+        assert (
+            tab.ask("document.querySelectorAll('main, header, footer, [role=search]').length") == 4
+        )
+        headings = (
+            "[...document.querySelectorAll('table')].every(each => each.caption && each.tHead)"
+        )
+        assert tab.ask(headings), name
+        tab.picture(signed.pictures / f"console-{'dark' if dark else 'light'}-{name}.png")
+        forget_expected(tab, name)
+    shade = tab.ask(SHADES)
+    assert (sum(map(int, shade[4:-1].split(","))) < 200) == dark
+
+
+def forget_expected(tab: Tab, name: str) -> None:
+    """A page for an error has that status, which the browser notes in its log."""
+    if name == "not found":
+        tab.browser.events[:] = [
+            event for event in tab.browser.events if "404" not in re.sub(r"\s", "", str(event))
+        ]
+
+
+def test_pages_fit_a_phone(signed: Stage, tab: Tab, visit: Visit) -> None:
+    tab.look(width=375, height=760)
+    for name, path in PAGES.items():
+        visit(path)
+        assert tab.ask("document.documentElement.scrollWidth") <= 375, name
+        tab.picture(signed.pictures / f"console-phone-{name}.png")
+        forget_expected(tab, name)
+
+
+def test_actions_work_without_scripts(signed: Stage, chromium: Browser) -> None:
+    tab = Tab(chromium, script=False)
+    tab.open(f"{signed.address}/actions/host-cadence?host={HOST}&cadence=weekly")
+    tab.after(lambda: tab.ask(FIRST_BUTTON))
+    assert tab.text("dt + dd")[1] == "weekly"
+    assert tab.complaints == []
+    tab.close()

@@ -1,0 +1,163 @@
+"""Pages of the console and their JSON twins: the same data, filters, next rows, input field, path of a URL."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from support.console.filled_stack import HOST, PAGE, fill, run
+from support.console.signed_in import FormClient, signed_in
+from support.mgmt.mgmt_process import Mgmt, mgmt
+from support.processes.commands import usher
+
+DETAILS = ("/hosts/a.example", "/jobs/1", "/components/10.0.0.9:8441", "/chunks/1")
+LISTS = (
+    "/pages", "/pages/errors", "/hosts", "/jobs", "/tasks", "/components", "/chunks", "/removals", "/events", "/tokens",
+    "/settings",
+)  # fmt: skip
+BAD_QUERIES = (
+    "/pages?state=unknown", "/pages?older=soon", "/pages?after=javascript:x", "/hosts?policy=x", "/jobs?state=x",
+    "/jobs?show=log&after=x", "/jobs?after=x", "/chunks?stage=x", "/chunks?after=-1", "/components?type=x", "/explain",
+    "/find",
+)  # fmt: skip
+
+
+@pytest.fixture
+def running(database: str, tmp_path: Path) -> Iterator[Mgmt]:
+    with mgmt(database, tmp_path / "log") as running:
+        fill(database, running)
+        yield running
+
+
+@pytest.fixture
+def admin(running: Mgmt, database: str) -> FormClient:
+    return signed_in(running, database, "admin")
+
+
+def test_every_page_has_a_twin(admin: FormClient, running: Mgmt) -> None:
+    for path in (*LISTS, *DETAILS):
+        assert "<h1>" in admin.page(path)
+        data = running.get(f"{path}.json")
+        assert data.status == 200, (path, data.body)
+        assert data.json, path
+        if path in LISTS:
+            assert isinstance(data.json["records"], list), path
+    for path in BAD_QUERIES:
+        assert admin.get(path).status == 422, path
+        if path == "/find":
+            continue
+        assert (
+            running.get(path.replace("?", ".json?") if "?" in path else f"{path}.json").status
+            == 422
+        )
+    for path in ("/hosts/none.example", "/jobs/999", "/chunks/999", "/components/x:1"):
+        assert admin.get(path).status == 404, path
+
+
+def test_the_first_screen_has_the_data_of_the_status(
+    admin: FormClient, database: str, running: Mgmt
+) -> None:
+    printed = usher(
+        "status", "--json", environment={"DATABASE_URL": database, "USHER_DATA": str(running.data)}
+    )
+    data, body = running.get("/status.json").json, admin.page("/")
+    own = json.loads(printed.out)
+    assert data.keys() == own.keys()
+    assert data["holdups"] == own["holdups"]
+    assert data["work"]["pages"]["waiting"] == own["work"]["pages"]["waiting"] == 2
+    for problem in own["holdups"]:
+        assert problem["words"] in body
+    assert '<meta http-equiv="refresh"' not in body
+    assert '<meta http-equiv="refresh" content="10">' in admin.page("/?refresh=1")
+
+
+def test_lists_are_filtered_and_continue(admin: FormClient, running: Mgmt, database: str) -> None:
+    urls = [f"https://b.example/{number:03}" for number in range(120)]
+    assert running.knock(*urls).status == 200
+    path, seen = "/pages.json?host=b.example&state=pending", []
+    while path:
+        data = running.get(path).json
+        seen += [page["url"] for page in data["records"]]
+        path = data["next"] and data["next"].replace("/pages?", "/pages.json?")
+    assert seen == urls
+    assert 'rel="next"' in admin.page("/pages?host=b.example")
+    assert "https://b.example/000" not in admin.page("/pages?state=error")
+    run(
+        database,
+        "update work.guestbook set state = 'error', status = 503, failures = 1 where path = '/007'",
+    )
+    [only] = running.get("/pages.json?state=error").json["records"]
+    assert only["url"] == "https://b.example/007"
+    assert [kind["kind"] for kind in running.get("/pages/errors.json").json["records"]] == [
+        "HTTP 503"
+    ]
+    assert [host["name"] for host in running.get("/hosts.json?contains=B.EX").json["records"]] == [
+        "b.example"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "place"),
+    [
+        (PAGE, f"/explain?url={quote(PAGE, safe='')}"),
+        (HOST, f"/hosts/{HOST}"),
+        ("A.Example", f"/hosts/{HOST}"),
+        ("unknown.example", "/explain?url=unknown.example"),
+        ("a.example/page", "/explain?url=a.example%2Fpage"),
+        ("1", "/jobs/1"),
+    ],
+)
+def test_the_input_field_finds(admin: FormClient, typed: str, place: str) -> None:
+    reply = admin.get(f"/find?q={quote(typed, safe='')}")
+    assert (reply.status, reply.headers["location"]) == (303, place)
+
+
+def test_a_number_opens_a_job_or_a_chunk(admin: FormClient, database: str) -> None:
+    run(database, "delete from control.job")
+    assert admin.get("/find?q=1").headers["location"] == "/chunks/1"
+    assert admin.get("/find?q=77").status == 404
+
+
+def steps(running: Mgmt, url: str) -> dict[str, str]:
+    data = running.get(f"/explain.json?url={quote(url, safe='')}").json
+    return {step["name"]: step["state"] for step in data["steps"]}
+
+
+def test_the_path_shows_where_a_page_stopped(running: Mgmt, database: str) -> None:
+    order = ("door", "queue", "fetch", "build", "load", "search")
+
+    def stopped_at(url: str) -> str:
+        states = steps(running, url)
+        assert tuple(states) == order
+        last = next(name for name, state in states.items() if state in ("stopped", "active"))
+        before = [states[name] for name in order[: order.index(last)]]
+        after = [states[name] for name in order[order.index(last) + 1 :]]
+        assert set(before) <= {"done"}
+        assert set(after) <= {"later"}
+        return last
+
+    assert stopped_at("javascript:x") == "door"
+    assert stopped_at("https://never.example/") == "door"
+    assert stopped_at("https://a.example/gone") == "door"  # removed
+    assert stopped_at(PAGE) == "queue"
+    error = (
+        "update work.guestbook set state = 'error', status = 500, failures = 1 where path = '/page'"
+    )
+    run(database, error)
+    assert stopped_at(PAGE) == "fetch"
+    indexed = (
+        "update work.guestbook set state = 'crawled', status = 200, chunk_id = 1, indexed_in = 1, text64 = 5 "
+        "where path = '/page'"
+    )
+    run(database, indexed)
+    assert stopped_at(PAGE) == "build"  # its chunk is parked
+    run(database, "update work.chunk set index_state = 'built', built_at = now() where id = 1")
+    assert stopped_at(PAGE) == "load"
+    run(
+        database,
+        'insert into work.placement (chunk_id, "row", component_id, state, since) '
+        "select 1, 1, id, 'loaded', now() from work.component",
+    )
+    assert set(steps(running, PAGE).values()) == {"done"}
