@@ -22,10 +22,10 @@ from search_contenders import (
     Crawl,
     SearchClient,
     SearchCluster,
-    TantivyDirect,
     documents,
     queries,
 )
+from search_limit import TantivyDirect
 from usher.chunk_store import INDEX_SUFFIX, ChunkStore
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
