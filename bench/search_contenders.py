@@ -4,7 +4,6 @@ import asyncio
 import html
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
-import tantivy
 
 from crawl_contenders import Meter, Nginx, Ran, dsn_of, postmaster, said
 from frame import wait_until
@@ -40,8 +38,6 @@ TREES = {
 }
 MAX_PAGE_BYTES = 400_000  # excludes single-page editions of whole books
 CHUNK_DOCUMENTS = 50
-COMMIT_DOCUMENTS = 32 * CHUNK_DOCUMENTS  # as an index server does
-HEAP = 64_000_000
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 PATIENCE = 120.0
 CRAWL_SECONDS = 900
@@ -148,62 +144,6 @@ def queries(found: Sequence[IndexDocument], number: int) -> list[str]:
         if plain:
             made[" ".join(plain).lower()] = None
     return list(made)
-
-
-# -- the limit
-
-
-class TantivyDirect:
-    """Tantivy used directly, in the usual way: four fields, three of them stored, one writer thread."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        builder = tantivy.SchemaBuilder()
-        for name in ("title", "body", "url"):
-            builder.add_text_field(name, stored=True)
-        builder.add_text_field("headings")
-        self.schema = builder.build()
-        self.index: tantivy.Index | None = None
-
-    def fill(self, found: Sequence[IndexDocument]) -> float:
-        """Return the documents a second."""
-        shutil.rmtree(self.home, ignore_errors=True)
-        self.home.mkdir()
-        self.index = tantivy.Index(self.schema, str(self.home))
-        writer = self.index.writer(HEAP, 1)
-        began = time.perf_counter()
-        for number, one in enumerate(found, 1):
-            words = {"title": one.title, "body": one.body, "url": one.url}
-            writer.add_document(tantivy.Document(**words, headings="\n".join(one.headings)))
-            if number % COMMIT_DOCUMENTS == 0:
-                writer.commit()
-        writer.commit()
-        rate = len(found) / (time.perf_counter() - began)
-        writer.wait_merging_threads()
-        self.index.reload()
-        return rate
-
-    def ask(self, text: str) -> int:
-        """Return the ten best hits for any of the words with title, URL and snippet, and the total."""
-        assert self.index is not None  # noqa: S101
-        searcher = self.index.searcher()
-        query = self.index.parse_query(text, ["title", "headings", "body", "url"])
-        found = searcher.search(query, 10)
-        passages = tantivy.SnippetGenerator.create(searcher, query, self.schema, "body")
-        for _, where in found.hits:
-            one = searcher.doc(where)
-            str(one.get_first("title")), str(one.get_first("url"))
-            passages.snippet_from_doc(one).to_html()
-        return len(found.hits)
-
-    def one_by_one(self, texts: Sequence[str]) -> list[float]:
-        """Return the seconds of each query."""
-        taken = []
-        for text in texts:
-            began = time.perf_counter()
-            self.ask(text)
-            taken.append(time.perf_counter() - began)
-        return taken
 
 
 # -- ours

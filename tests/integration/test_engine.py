@@ -13,6 +13,7 @@ import pytest
 
 from support.index.documents import HEAP, PAGES, found, page
 from usher.errors import BadInput, Conflict, UsherError
+from usher.index import fields
 from usher.index.document import IndexDocument
 from usher.index.engine import Engine
 from usher.query.language import parse_query
@@ -119,6 +120,23 @@ def test_directories_that_are_not_an_index(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsherError, match="cannot be used"):
         Engine.open(tmp_path / "file")
+
+
+def test_an_index_of_another_version_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The version is part of the schema: the same fields may have had other words."""
+    engine = Engine.open(tmp_path, heap=HEAP)
+    engine.add(1, PAGES)
+    engine.commit()
+    engine.close()
+    monkeypatch.setattr(fields, "INDEX_VERSION", fields.INDEX_VERSION + 1)
+    fields.schema.cache_clear()
+    try:
+        with pytest.raises(Conflict, match="made by another version"):
+            Engine.open(tmp_path, heap=HEAP)
+    finally:
+        fields.schema.cache_clear()
 
 
 def test_searches_do_not_wait_for_writes(engine: Engine) -> None:

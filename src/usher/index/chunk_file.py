@@ -4,6 +4,9 @@
     zstd frame of (length 4 · msgpack of an IndexDocument) for each document
     sha256 of everything before it, 32 bytes
 
+Builders of other versions write the same format: a document may lack fields, which have defaults, and may have fields
+that the reader does not know. VERSION changes only if no reader of the old version could read the file.
+
 The builder writes the file once. Index servers check all of it before they use any. Limits apply to the file, to each
 document, to the number of documents and to their total size. Writer and reader enforce the same limits, so a small file
 cannot make its reader allocate gigabytes.

@@ -26,6 +26,9 @@ ANCHORS: Final = "anchors"
 BODY: Final = "body"
 URL: Final = "url"
 REST: Final = "rest"
+INDEX_VERSION: Final = (
+    2  # another one if the same fields get other words; an index server then loads its chunks again
+)
 TEXT_FIELDS: Final = (TITLE, HEADINGS, ANCHORS, BODY, URL, REST)
 STEMS: Final = "stems"  # of title, headings, anchors and body together, as in BM25F
 TITLE_STEMS: Final = "title_stems"
@@ -94,7 +97,10 @@ _decode_sections: Final = msgspec.msgpack.Decoder(tuple[IndexSection, ...]).deco
 
 @cache
 def schema() -> tantivy.Schema:
-    """The schema; only the marker document of a chunk has `loaded`, which says that the chunk is complete."""
+    """The schema, of which the version of the index is a part.
+
+    Only the marker document of a chunk has `loaded`, which says that the chunk is complete.
+    """
     builder = tantivy.SchemaBuilder()
     for name in TEXT_FIELDS:
         builder.add_text_field(name, tokenizer_name="words")
@@ -111,6 +117,7 @@ def schema() -> tantivy.Schema:
     builder.add_integer_field("crawled", fast=True)
     builder.add_unsigned_field("inlinks", indexed=True, fast=True)
     builder.add_unsigned_field("depth", indexed=True, fast=True)
+    builder.add_unsigned_field(f"version{INDEX_VERSION}")  # no document has it
     builder.add_bytes_field("kept", stored=True)
     builder.add_bytes_field("text", stored=True)
     builder.add_bytes_field("sections", stored=True)
