@@ -25,7 +25,7 @@ _PATH_SEPARATOR: Final = (
 )
 _CACHE_SIZE: Final = 10_000
 _NUMBER: Final = re.compile(
-    r"(?:(?:chapter|appendix|part|section)\s+)?(?:[0-9]+|[A-Z])(?:\.[0-9]+)*\.\s+", re.IGNORECASE
+    r"\A(?:(?:chapter|appendix|part|section)\s+)?(?:[0-9]+|[A-Z])(?:\.[0-9]+)*\.\s+", re.IGNORECASE
 )
 _TITLE_BREAK: Final = re.compile(r"\s+[\u2014\u2013|\u00b7\u00bb-]\s+|:\s+")
 _ARTICLES: Final = frozenset({"the", "a", "an"})
@@ -43,16 +43,16 @@ def section_names(anchor: str, title: str) -> Iterator[str]:
     `exception ValueError` with the anchor `ValueError` has the name `valueerror`: a name must end the anchor.
     """
     heading = _NUMBER.sub("", section_heading(title), count=1).partition("(")[0]
-    target = joined_name(anchor)
-    member = joined_name(anchor.rpartition(".")[2]) if "." in anchor else ""
     words = heading.split()
-    headings = [joined_name(heading), joined_name(words[-1] if words else "")]
-    for name in filter(None, dict.fromkeys([target, *headings])):
-        if target.endswith(name):
+    target, whole = joined_name(anchor), joined_name(heading)
+    last = joined_name(words[-1]) if len(words) > 1 else whole
+    member = joined_name(anchor.rpartition(".")[2]) if "." in anchor else ""
+    for name in {target, whole, last}:
+        if name and target.endswith(name):
             yield ANY + name
             if name != member:
                 yield OWN + name
-            if name == target and target in headings:
+            if name == target and target in (whole, last):
                 yield EXACT + name
     key_words = [word for word in words if word.lower() not in _ARTICLES]
     if len(key_words) == KEY_HEADING_WORDS:
@@ -69,6 +69,6 @@ def page_names(title: str) -> Iterator[str]:
 @lru_cache(_CACHE_SIZE)
 def joined_name(text: str) -> str:
     """The text as a name; empty if it is too long for one."""
-    words = _WORD.findall(strip_accents(fold(text)))
+    words = _WORD.findall(text.lower() if text.isascii() else strip_accents(fold(text)))
     name = "".join(words)
     return name if len(words) <= MAX_NAME_WORDS and len(name) <= MAX_NAME_CHARACTERS else ""
