@@ -102,23 +102,29 @@ def _matching_sections(
     if not sections or not query.words:
         return []
     name, number = joined_name(" ".join(query.words)), len(set(query.words))
-    keys = {KEY + joined_name(word) for word in query.keywords}
     candidates = []
     for position, matched in _words_in_headings(sections, query.words, stem).items():
-        section = sections[position]
-        names = set(section_names(section.anchor, section.title))
+        names = _names(sections[position], name)
         named = (OWN + name in names) + (EXACT + name in names)
         is_certain = bool(named) or matched == number
         candidates.append(_Candidate((-named, -matched), position, is_certain))
-    if keys:
+    for keyword in query.keywords:
         candidates += [
             _Candidate((-1, -1), position, is_certain=True)
             for position, section in enumerate(sections)
-            if keys & set(section_names(section.anchor, section.title))
+            if keyword in section.title.lower()
+            and KEY + keyword in section_names(section.anchor, section.title)
         ]
     best = min((candidate.rank[1] for candidate in candidates), default=0)
     least = min(best, -(number + 1) // 2)
     return sorted(c for c in candidates if c.is_certain or c.rank[1] <= least)[:MAX_SHOWN_SECTIONS]
+
+
+def _names(section: IndexSection, name: str) -> set[str]:
+    """The names of a section if one of them may be this; a name ends the anchor."""
+    if not name or not joined_name(section.anchor).endswith(name):
+        return set()
+    return set(section_names(section.anchor, section.title))
 
 
 def _words_in_headings(
