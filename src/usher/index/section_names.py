@@ -12,10 +12,10 @@ from typing import Final
 
 from usher.query.tokens import fold, strip_accents
 
-ANY: Final = ""  # every name, also `close` of `Handler.close`
-OWN: Final = "="  # the name of a page, or of a section that is not a member of something else
-EXACT: Final = "=="  # the anchor is the name, or the name is a part of the title of the page
-KEY: Final = "~"  # the first of the two words of a heading: `for` in "The for statement"
+ANY_NAME: Final = ""  # every name, also `close` of `Handler.close`
+OWN_NAME: Final = "="  # the name of a page, or of a section that is not a member of something else
+EXACT_NAME: Final = "=="  # the anchor is the name, or the name is a part of the title of the page
+KEY_NAME: Final = "~"  # the first of the two words of a heading: `for` in "The for statement"
 
 MAX_NAME_WORDS: Final = 6
 MAX_NAME_CHARACTERS: Final = 64
@@ -49,21 +49,21 @@ def section_names(anchor: str, title: str) -> Iterator[str]:
     member = joined_name(anchor.rpartition(".")[2]) if "." in anchor else ""
     for name in {target, whole, last}:
         if name and target.endswith(name):
-            yield ANY + name
+            yield ANY_NAME + name
             if name != member:
-                yield OWN + name
+                yield OWN_NAME + name
             if name == target and target in (whole, last):
-                yield EXACT + name
+                yield EXACT_NAME + name
     key_words = [word for word in words if word.lower() not in _ARTICLES]
     if len(key_words) == KEY_HEADING_WORDS:
-        yield KEY + joined_name(key_words[0])
+        yield KEY_NAME + joined_name(key_words[0])
 
 
 def page_names(title: str) -> Iterator[str]:
     """The names of a page: the parts of its title."""
     for part in _TITLE_BREAK.split(_NUMBER.sub("", title, count=1)):
         if name := joined_name(part):
-            yield from (ANY + name, OWN + name, EXACT + name)
+            yield from (ANY_NAME + name, OWN_NAME + name, EXACT_NAME + name)
 
 
 @lru_cache(_CACHE_SIZE)
