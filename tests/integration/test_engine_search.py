@@ -337,7 +337,9 @@ def overlap(one: Engine, row: list[Engine], query: Query) -> Iterator[float]:
     scores = {found.hit.url: found.hit.score for found in alone.hits}
     common = [found.hit for found in both.hits if found.hit.url in scores]
     for hit in common:
-        # Scores are corrected for the average length of a document, which differs between servers.
+        # Scores are corrected to the average length of all servers, about: the frequency of each word in a hit is not
+        # known after the search (LengthCorrection). Here the averages are 92, 112 and 114 words, the largest error is
+        # 6 %, the median 1 %, and 96 % of the first ten are the same. Equal averages would give .2 % and 98 %.
         assert hit.score == pytest.approx(scores[hit.url], rel=0.1)
     if scores:
         yield len(common) / len(scores)

@@ -1,7 +1,7 @@
 """What a result shows of a page with sections."""
 
 from usher.index.document import IndexSection
-from usher.index.passages import PageText, PassageWords, make_passage
+from usher.index.passages import PassageWords, SectionedText, make_passage
 from usher.query.tokens import strip_accents
 
 TEXT = """Built-in Functions
@@ -15,14 +15,14 @@ It goes over the items of a list in order."""
 HEADINGS = {"open": "open(file, mode)", "close": "close(file)", "for": "4.2. for Statements"}
 
 
-def page() -> PageText:
+def page() -> SectionedText:
     starts = {anchor: TEXT.index(heading) for anchor, heading in HEADINGS.items()}
     ends = [*list(starts.values())[1:], len(TEXT)]
     sections = [
         IndexSection(anchor, heading, starts[anchor], end)
         for (anchor, heading), end in zip(HEADINGS.items(), ends, strict=True)
     ]
-    return PageText(TEXT, "Built-in Functions - Manual", sections)
+    return SectionedText(TEXT, "Built-in Functions - Manual", sections)
 
 
 def shown(*words: str, keywords: tuple[str, ...] = ()) -> tuple[str, list[str], bool]:

@@ -24,7 +24,7 @@ from usher.index.fields import StoredFields
 from usher.index.force_merge import FILLER, read_segments
 from usher.index.frequent_words import frequent_words
 from usher.index.index_reader import IndexReader
-from usher.index.passages import PageText, PassageWords, make_passage
+from usher.index.passages import PassageWords, SectionedText, make_passage
 from usher.index.query_words import QueryWords
 from usher.index.ranking import RankedHit, match_count, rank
 from usher.index.score_explanation import explain_score
@@ -295,7 +295,9 @@ def _passage(
     words: PassageWords,
     size: int = SNIPPET_CHARACTERS,
 ) -> Passage:
-    page = PageText(fields.stored_text(document), stored.title, fields.stored_sections(document))
+    page = SectionedText(
+        fields.stored_text(document), stored.title, fields.stored_sections(document)
+    )
     return make_passage(page, words, size=size, stem=_stem(stored.language))
 
 

@@ -254,8 +254,8 @@ def to_tantivy(document: IndexDocument, chunk: int, texts: Mapping[str, str]) ->
 
 def section_stems(document: IndexDocument) -> str:
     """The headings of sections with gaps, so that no two of them have words close together."""
-    headings = (section_heading(section.title) for section in document.sections)
-    return _HEADING_GAP.join(stems_of(_spelt(heading), document.language) for heading in headings)
+    headings = "\n".join(section_heading(section.title) for section in document.sections)
+    return stems_of(_spelt(headings).replace("\n", _HEADING_GAP), document.language)
 
 
 def document_names(document: IndexDocument) -> dict[str, None]:

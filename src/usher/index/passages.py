@@ -6,7 +6,14 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from usher.index.document import IndexSection
-from usher.index.section_names import EXACT, KEY, OWN, joined_name, section_heading, section_names
+from usher.index.section_names import (
+    EXACT_NAME,
+    KEY_NAME,
+    OWN_NAME,
+    joined_name,
+    section_heading,
+    section_names,
+)
 from usher.query.highlight import SNIPPET_CHARACTERS, Segment, Stem, find_words, make_excerpt
 from usher.query.results import Passage, SectionLink
 
@@ -14,7 +21,7 @@ MAX_SHOWN_SECTIONS: Final = 3
 MIN_SNIPPET_CHARACTERS: Final = 20  # a section with less text has no snippet of its own
 
 
-class PageText(NamedTuple):
+class SectionedText(NamedTuple):
     """The text of a page, its title and its sections."""
 
     text: str
@@ -43,7 +50,7 @@ class PassageWords(NamedTuple):
 
 
 def make_passage(
-    page: PageText, query: PassageWords, *, stem: Stem, size: int = SNIPPET_CHARACTERS
+    page: SectionedText, query: PassageWords, *, stem: Stem, size: int = SNIPPET_CHARACTERS
 ) -> Passage:
     """The snippet of a page with the sections that match the words."""
     words = query.words
@@ -67,7 +74,7 @@ def make_passage(
 
 
 def _section_text(
-    page: PageText,
+    page: SectionedText,
     position: int,
     words: Sequence[str],
     size: int,
@@ -84,7 +91,7 @@ def _section_text(
 
 
 def _passage(
-    page: PageText, segments: list[Segment], own: int, candidates: Sequence[_Candidate]
+    page: SectionedText, segments: list[Segment], own: int, candidates: Sequence[_Candidate]
 ) -> Passage:
     """The passage with links to its own section first, then to those with the best headings."""
     positions = dict.fromkeys([*([own] if own >= 0 else []), *(c.position for c in candidates)])
@@ -102,23 +109,29 @@ def _matching_sections(
     if not sections or not query.words:
         return []
     name, number = joined_name(" ".join(query.words)), len(set(query.words))
-    keys = {KEY + joined_name(word) for word in query.keywords}
     candidates = []
     for position, matched in _words_in_headings(sections, query.words, stem).items():
-        section = sections[position]
-        names = set(section_names(section.anchor, section.title))
-        named = (OWN + name in names) + (EXACT + name in names)
+        names = _names(sections[position], name)
+        named = (OWN_NAME + name in names) + (EXACT_NAME + name in names)
         is_certain = bool(named) or matched == number
         candidates.append(_Candidate((-named, -matched), position, is_certain))
-    if keys:
+    for keyword in query.keywords:
         candidates += [
             _Candidate((-1, -1), position, is_certain=True)
             for position, section in enumerate(sections)
-            if keys & set(section_names(section.anchor, section.title))
+            if keyword in section.title.lower()
+            and KEY_NAME + keyword in section_names(section.anchor, section.title)
         ]
     best = min((candidate.rank[1] for candidate in candidates), default=0)
     least = min(best, -(number + 1) // 2)
     return sorted(c for c in candidates if c.is_certain or c.rank[1] <= least)[:MAX_SHOWN_SECTIONS]
+
+
+def _names(section: IndexSection, name: str) -> set[str]:
+    """The names of a section if one of them may be this; a name ends the anchor."""
+    if not name or not joined_name(section.anchor).endswith(name):
+        return set()
+    return set(section_names(section.anchor, section.title))
 
 
 def _words_in_headings(
@@ -139,7 +152,7 @@ def _end_of_heading(text: str, section: IndexSection) -> int:
     return line + 1 if line >= 0 else section.start
 
 
-def _end_of_title(page: PageText) -> int:
+def _end_of_title(page: SectionedText) -> int:
     """Where the text begins after lines that only repeat the title."""
     end, title = 0, joined_name(page.title) or page.title.casefold()
     while (line := page.text.find("\n", end)) >= 0:

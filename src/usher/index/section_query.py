@@ -13,15 +13,15 @@ from usher.index import fields
 from usher.index.clauses import Clause, constant, exact
 from usher.index.fields import NAMES, SECTION_STEMS
 from usher.index.query_words import QueryWord, QueryWords
-from usher.index.section_names import ANY, EXACT, KEY, OWN, joined_name
+from usher.index.section_names import ANY_NAME, EXACT_NAME, KEY_NAME, OWN_NAME, joined_name
 from usher.query.language import is_required
 
 # Times the weight of the word.
 SECTION_WEIGHT: Final = 0.7  # a word in the heading of a section
 PAIR_WEIGHT: Final = 0.7  # two words close together in a heading
-NAME_WEIGHTS: Final = {ANY: 0.7, OWN: 0.8, KEY: 0.3}  # a word that is a name
+NAME_WEIGHTS: Final = {ANY_NAME: 0.7, OWN_NAME: 0.8, KEY_NAME: 0.3}  # a word that is a name
 # A page or section with the query as its name comes first even if the words are frequent.
-QUERY_NAME_SCORES: Final = {OWN: 3.5, EXACT: 1.0}
+QUERY_NAME_SCORES: Final = {OWN_NAME: 3.5, EXACT_NAME: 1.0}
 KEYWORD_SCORE: Final = 5.0  # "for" in "for loop" if a section is about "for"
 MAX_PAIRS: Final = 5
 PAIR_SLOP: Final = 2  # words that may stand between two words
@@ -37,7 +37,7 @@ def good_names(words: QueryWords) -> list[TantivyQuery]:
     """Queries for pages that are good matches because of a name, whatever other words they lack."""
     weights = {word.text: word.times * words.idf(word) for word in words.optional if word.text}
     least = MIN_NAME_SHARE * sum(weights.values())
-    return [exact(NAMES, ANY + text) for text, weight in weights.items() if weight >= least]
+    return [exact(NAMES, ANY_NAME + text) for text, weight in weights.items() if weight >= least]
 
 
 def _word_clauses(words: QueryWords) -> Iterator[Clause]:
@@ -67,7 +67,7 @@ def _query_clauses(words: QueryWords) -> Iterator[Clause]:
         for kind, score in QUERY_NAME_SCORES.items():
             yield _name_clause(kind, name, score)
     for keyword in words.keywords:
-        yield _name_clause(KEY, joined_name(keyword), KEYWORD_SCORE)
+        yield _name_clause(KEY_NAME, joined_name(keyword), KEYWORD_SCORE)
 
 
 def _name_clause(kind: str, name: str, score: float) -> Clause:
