@@ -25,6 +25,8 @@ MAX_MILLISECONDS = 50
 REPEATS = 20
 PATHS = (
     "/",
+    "/charts",
+    "/charts?span=month",
     "/pages",
     "/pages?state=error",
     "/pages?host=h0500.many.com",

@@ -38,6 +38,11 @@ CASES = {
             "update work.guestbook set state = 'crawled', last_fetched = now(), next_fetch = now() + '9 days'",
         ),
     ),
+    "pages-recrawl": ActionCase(
+        {"host": HOST, "state": "error", "limit": "2"},
+        "select path, state from work.guestbook order by path",
+        ("update work.guestbook set state = 'error', status = 503, failures = 1",),
+    ),
     "page-remove": ActionCase(
         {"target": PAGE, "reason": "a notice; rm -rf $HOME"},
         "select target, reason, undone_at is null from work.removal",
@@ -255,3 +260,32 @@ def test_a_preview_states_what_filters_would_reject(database: str, tmp_path: Pat
             )
             assert reply.status == 422, wrong
         assert admin.post("/actions/host-pause/preview", csrf=admin.csrf(), host=HOST).status == 404
+
+
+def test_an_action_on_all_that_match_states_and_keeps_the_number(
+    database: str, tmp_path: Path
+) -> None:
+    with mgmt(database, tmp_path / "log") as server:
+        urls = [f"https://a.example/{number:03}" for number in range(40)]
+        assert server.knock(*urls, "https://b.example/").status == 200
+        run(database, "update work.guestbook set state = 'error', status = 503, failures = 1")
+        admin = signed_in(server, database, "admin")
+        assert "/actions/pages-recrawl?host=a.example&amp;state=error" in admin.page(
+            "/pages?host=a.example&state=error"
+        )
+        form = admin.page("/actions/pages-recrawl?host=a.example&state=error")
+        assert "40 pages match now" in form
+        assert 'name="limit" value="40"' in form
+        assert "usher pages recrawl --host a.example --state error --limit 40 --yes" in form
+        run(database, "update work.guestbook set state = 'crawled' where path < '/010'")
+        fields = {"host": HOST, "state": "error", "limit": "25"}
+        assert (
+            "25 admitted, 0 waited already, 0 refused"
+            in admin.act("pages-recrawl", **fields).body.decode()
+        )
+        states = rows(
+            database, "select state, count(*) from work.guestbook group by state order by state"
+        )
+        assert states == [("crawled", 11), ("error", 5), ("pending", 25)]
+        assert admin.act("pages-recrawl", limit="5").status == 422  # no condition
+        assert admin.act("pages-recrawl", host=HOST, limit="0").status == 422

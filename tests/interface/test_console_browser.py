@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(
 FIRST_BUTTON = "document.querySelector('main button').click()"
 PAGES = {
     "overview": "/",
+    "charts": "/charts",
     "explain": f"/explain?url={PAGE}",
     "pages": "/pages",
     "errors": "/pages/errors",
@@ -63,6 +64,12 @@ async def stage(migrated: Server, tmp_path_factory: pytest.TempPathFactory) -> A
             fill(dsn, running)
             run(
                 dsn,
+                "insert into work.history (period, metric, at, number) "
+                "select 'minute', m.metric, date_trunc('minute', now()) - n * interval '1 minute', "
+                "m.height * (1 + sin(n / 6.0)) from generate_series(1, 50) n, (values "
+                "('pages_indexed', 40), ('pages_failed', 9), ('pages_other', 20), ('pages_waiting', 900), "
+                "('seconds_to_search_p50', 8), ('seconds_to_search_p95', 20), ('queries', 30), "
+                "('query_seconds_p95', 0.05)) m (metric, height) where n not between 20 and 25",
                 "update work.guestbook set state = 'error', status = 500, failures = 3, "
                 "reason = 'HTTP 500', next_fetch = now() + interval '2 hours' where path = '/page'",
             )

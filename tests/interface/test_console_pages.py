@@ -1,7 +1,10 @@
 """Pages of the console and their JSON twins: the same data, filters, next rows, input field, path of a URL."""
 
 import json
+import re
+import shlex
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from urllib.parse import quote
 
@@ -12,6 +15,7 @@ from support.console.signed_in import FormClient, signed_in
 from support.mgmt.mgmt_process import Mgmt, mgmt
 from support.processes.commands import usher
 
+COMMAND = re.compile(r"The same at the command line: <code>(.*?)</code>")
 DETAILS = ("/hosts/a.example", "/jobs/1", "/components/10.0.0.9:8441", "/chunks/1")
 LISTS = (
     "/pages", "/pages/errors", "/hosts", "/jobs", "/tasks", "/components", "/chunks", "/removals", "/events", "/tokens",
@@ -161,3 +165,21 @@ def test_the_path_shows_where_a_page_stopped(running: Mgmt, database: str) -> No
         "select 1, 1, id, 'loaded', now() from work.component",
     )
     assert set(steps(running, PAGE).values()) == {"done"}
+
+
+def test_printed_commands_work(admin: FormClient, database: str) -> None:
+    """The command at the end of each page is one that `usher` accepts."""
+    queries = (
+        "/pages?host=a.example&state=pending&result=unfetched&reason=x&older=1s&newer=7d",
+        "/pages/errors?host=a.example",
+        "/hosts?contains=a&policy=open&due=yes", "/jobs?state=pending&type=fetch&resource=site&contains=x",
+        "/jobs?show=log&state=completed&type=fetch&resource=site&contains=x", "/components?type=crawler&health=healthy",
+        "/chunks?stage=failed", "/", f"/explain?url={PAGE}",
+    )  # fmt: skip
+    for path in (*LISTS, *DETAILS, *queries):
+        command = COMMAND.search(admin.page(path))
+        assert command, path
+        program, *words = shlex.split(unescape(command[1]))
+        assert program == "usher"
+        ran = usher(*words, environment={"DATABASE_URL": database})
+        assert ran.code in (0, 3), (path, words, ran.err)

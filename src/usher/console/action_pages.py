@@ -25,9 +25,12 @@ async def action_form(call: MgmtCall[Any]) -> ConsolePage:
             given = {name: value for name, value in fields.items() if value}
             fields |= {**await action.prefill(conn, fields), **given}
         is_complete = all(fields[field.name] for field in action.fields if field.required)
-        subject = action.subject(fields)
-        notes = await action.preview(conn, fields) if action.preview and subject else []
-    return form_page(action, fields, notes if is_complete or not action.prefill else [])
+        # A removal shows what its target covers before there is a reason.
+        has_subject = bool(fields[action.fields[0].name]) and not action.prefill
+        notes = []
+        if action.preview and (is_complete or has_subject):
+            notes = await action.preview(conn, fields)
+    return form_page(action, fields, notes)
 
 
 async def preview_form(call: MgmtCall[bytes]) -> ConsolePage:
@@ -43,7 +46,11 @@ async def preview_form(call: MgmtCall[bytes]) -> ConsolePage:
 
 
 def form_page(action: ConsoleAction, fields: ActionFields, notes: list[str]) -> ConsolePage:
-    command = action.command({name: value or PLACEHOLDERS for name, value in fields.items()})
+    given = {
+        field.name: fields[field.name] or (PLACEHOLDERS if field.required else "")
+        for field in action.fields
+    }
+    command = action.command(given)
     values = {"action": action, "fields": fields, "notes": notes}
     data = {
         "action": action.name,

@@ -14,6 +14,7 @@ from usher.api.openapi import HTML_MEDIA_TYPE, Endpoints
 from usher.api.server import ExtraEndpoints
 from usher.console import explanation, landing_page, login, render
 from usher.console.action_pages import action_form, do_action, preview_form
+from usher.console.charts import charts_page
 from usher.console.lists import cluster, hosts, jobs, pages, removals, tasks
 from usher.console.lists.settings import settings_view
 from usher.console.overview import Overview
@@ -58,6 +59,7 @@ class ConsoleEndpoints:
         return (
             self._home("The console for browsers, links for programs"),
             self._data(OVERVIEW_DATA_PATH, self._overview.show, "Status"),
+            *self._page("/charts", charts_page, "Charts of the last hour, day or 30 days"),
             *self._page("/explain", explanation.explain_page, "Where a URL is on its path"),
             *self._page("/pages", pages.pages_page, "Pages of the guestbook"),
             *self._page("/pages/errors", pages.errors_page, "Failed pages by kind"),

@@ -21,6 +21,7 @@ HERE: Final = Path(__file__).parent
 MAX_TEXT_CHARACTERS: Final = 2_500
 SECTIONS: Final = (
     ("/", "Overview"),
+    ("/charts", "Charts"),
     ("/pages", "Pages"),
     ("/hosts", "Hosts"),
     ("/jobs", "Jobs"),

@@ -22,6 +22,7 @@ from usher.mgmt import (
     compaction,
     components,
     health,
+    history,
     incarnation,
     page_versions,
     placements,
@@ -182,6 +183,8 @@ class Watchdog:
             await self.compact(conn, now)
             await self.reindex(conn, now)
         await self.prune(conn, now)
+        async with conn.transaction():
+            await history.record(conn, now=now)
         await self.measure(conn)
 
     def with_calls(

@@ -2244,6 +2244,20 @@ ALTER TABLE work.guestbook ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE work.history (
+    period text NOT NULL,
+    metric text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    number double precision NOT NULL,
+    CONSTRAINT history_metric_known CHECK ((metric = ANY (ARRAY['pages_indexed'::text, 'pages_failed'::text, 'pages_other'::text, 'pages_waiting'::text, 'seconds_to_search_p50'::text, 'seconds_to_search_p95'::text, 'queries'::text, 'query_seconds_p95'::text]))),
+    CONSTRAINT history_number_not_negative CHECK ((number >= (0)::double precision)),
+    CONSTRAINT history_period_known CHECK ((period = ANY (ARRAY['minute'::text, 'hour'::text, 'day'::text])))
+);
+
+COMMENT ON COLUMN work.history.at IS 'The start of the minute, hour or day.';
+
+COMMENT ON COLUMN work.history.number IS 'Of pages and queries the number; of others a sample: the last one of a minute, the highest one of an hour or day.';
+
 ALTER TABLE work.hosts ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.hosts_id_seq
     START WITH 1
@@ -2614,6 +2628,9 @@ ALTER TABLE ONLY work.guestbook
 
 ALTER TABLE ONLY work.guestbook
     ADD CONSTRAINT guestbook_pkey PRIMARY KEY (id) WITH (fillfactor='70');
+
+ALTER TABLE ONLY work.history
+    ADD CONSTRAINT history_pkey PRIMARY KEY (period, metric, at);
 
 ALTER TABLE ONLY work.hosts
     ADD CONSTRAINT hosts_domain64_key UNIQUE (domain64);

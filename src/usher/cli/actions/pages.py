@@ -11,8 +11,9 @@ from usher.cli.actions.explain import (
     read_explanation,
     response_text,
 )
-from usher.cli.app import App, run, show_field, show_json, show_list
+from usher.cli.app import App, confirm, run, show_field, show_json, show_list
 from usher.cli.area_access import READER, call_in, checked_transaction, open_database
+from usher.cli.door_access import open_door
 from usher.cli.output import display_time
 from usher.cli.queue_access import parse_since
 from usher.db.clock import server_time
@@ -20,7 +21,7 @@ from usher.db.pool import Connection
 from usher.door import admin
 from usher.door.host_lookup import host_root, unknown_host
 from usher.errors import BadInput, NotFound
-from usher.mgmt import page_list
+from usher.mgmt import page_list, page_recrawl
 from usher.mgmt.page_list import (
     RESULTS,
     STATES,
@@ -31,8 +32,9 @@ from usher.mgmt.page_list import (
     PageResult,
     PageResultCount,
 )
+from usher.mgmt.page_recrawl import MatchingPages, RecrawlResult
 from usher.urls import UrlRefusal, parse
-from usher.wording import capped_count, printable, relative_time, time_text
+from usher.wording import capped_count, printable, record_json, relative_time, time_text
 
 if TYPE_CHECKING:
     from usher.observe.explain import UrlExplanation
@@ -158,6 +160,28 @@ def show_counts(app: App, *, as_json: bool, **conditions: Any) -> None:  # noqa:
 def count_text(count: PageResultCount | ErrorKind) -> str:
     """`≥ 12` if not all pages were counted."""
     return capped_count(count.number, count.number if count.more else count.number + 1)
+
+
+def recrawl_pages(app: App, limit: int, *, yes: bool, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401
+    """State how many pages match, ask, and crawl them now."""
+    matching = call_in(reader_transaction(app), count_matching, **conditions)
+    if matching.number:
+        confirm(f"Crawl {matching.text} now?", yes=yes)
+    result = run(knock_for_matching(app, limit, **conditions))
+    if as_json:
+        show_json({**record_json(matching), **record_json(result)})
+    else:
+        app.say(f"{matching.text} matched: {result.text}")
+
+
+async def count_matching(conn: Connection, /, **conditions: Any) -> MatchingPages:  # noqa: ANN401
+    return await page_recrawl.count_matching(conn, await read_filter(conn, **conditions))
+
+
+async def knock_for_matching(app: App, limit: int, **conditions: Any) -> RecrawlResult:  # noqa: ANN401
+    async with open_door(app) as doorkeeper, reader_transaction(app) as conn:
+        chosen = await read_filter(conn, **conditions)
+        return await page_recrawl.recrawl_pages(conn, doorkeeper, chosen, limit=limit)
 
 
 async def find_errors(conn: Connection, host: str | None) -> list[ErrorKind]:

@@ -5,7 +5,15 @@ from typing import Any
 import click
 
 from usher.cli import actions
-from usher.cli.app import App, json_option, limit_option, pass_app
+from usher.cli.app import (
+    App,
+    json_option,
+    limit_option,
+    pass_app,
+    range_option,
+    with_options,
+    yes_option,
+)
 from usher.cli.help import HelpGroup
 
 STATES = ("idle", "pending", "crawling", "crawled", "error")
@@ -14,6 +22,28 @@ RESULTS = (
     "error",
 )  # fmt: skip
 host_option = click.option("--host", metavar="HOST", help="Only pages of this host.")
+
+
+condition_options = with_options(
+    host_option,
+    click.option(
+        "--state",
+        type=click.Choice((*STATES, *(result for result in RESULTS if result not in STATES))),
+        help="Only in this state, or with this result.",
+    ),
+    click.option(
+        "--result", type=click.Choice(RESULTS), help="Only with this result of the last fetch."
+    ),
+    click.option(
+        "--reason",
+        metavar="TEXT",
+        help="Only with this text in the reason or the kind of the error.",
+    ),
+    click.option(
+        "--older", metavar="TIME", help="Last fetched before this time or duration ago: 7d, 12h."
+    ),
+    click.option("--newer", metavar="TIME", help="Last fetched since this time or duration ago."),
+)
 
 
 @click.group(cls=HelpGroup, invoke_without_command=True)
@@ -36,22 +66,7 @@ def pages(context: click.Context) -> None:
 
 
 @pages.command(name="list")
-@host_option
-@click.option(
-    "--state",
-    type=click.Choice((*STATES, *(result for result in RESULTS if result not in STATES))),
-    help="Only in this state, or with this result.",
-)
-@click.option(
-    "--result", type=click.Choice(RESULTS), help="Only with this result of the last fetch."
-)
-@click.option(
-    "--reason", metavar="TEXT", help="Only with this text in the reason or the kind of the error."
-)
-@click.option(
-    "--older", metavar="TIME", help="Last fetched before this time or duration ago: 7d, 12h."
-)
-@click.option("--newer", metavar="TIME", help="Last fetched since this time or duration ago.")
+@condition_options
 @limit_option
 @click.option("--after", metavar="URL", help="Start after this page, from the previous list.")
 @click.option("--summary", is_flag=True, help="Show only the number of pages by state and result.")
@@ -78,6 +93,27 @@ def list_(app: App, /, *, summary: bool, as_json: bool, **options: Any) -> None:
         raise click.UsageError("--summary counts all pages; use it without --after.")
     del options["limit"]
     actions.pages.show_counts(app, as_json=as_json, **options)
+
+
+@pages.command()
+@condition_options
+@range_option("--limit", 10_000, 1, 10_000, "Crawl at most this many of them.")
+@yes_option
+@json_option
+@pass_app
+def recrawl(app: App, /, *, limit: int, yes: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401
+    """Crawl now all pages that match, due or not; the first 10,000 at most.
+
+    It states the number of pages and asks for confirmation.
+
+    \b
+    Examples:
+      usher pages recrawl --host example.com --state error
+      usher pages recrawl --reason "HTTP 503" --yes
+    """
+    if not any(options.values()):
+        raise click.UsageError("Give a condition, such as --host or --state error.")
+    actions.pages.recrawl_pages(app, limit, yes=yes, as_json=as_json, **options)
 
 
 @pages.command()

@@ -77,7 +77,7 @@ class ConsoleAction:
         return ActionLink(label or self.label, f"/actions/{self.name}?{urlencode(fields)}")
 
     def subject(self, fields: ActionFields) -> str:
-        return fields[self.fields[0].name]
+        return fields[self.fields[0].name] or "all"
 
 
 def read_fields(action: ConsoleAction, given: ActionFields) -> dict[str, str]:

@@ -10,12 +10,16 @@ from usher.console.actions.action import (
     ActionResult,
     ConsoleAction,
     actor,
+    whole_number,
 )
+from usher.console.page_conditions import CONDITION_NAMES, read_conditions
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.door import admin, guestbook, hosts, removals
 from usher.door.rules import Knock, Verdict
 from usher.errors import BadInput, Conflict, NotFound
+from usher.mgmt import page_recrawl
+from usher.mgmt.page_list import RESULTS, STATES, PageConditions
 from usher.removal_rules import parse_target
 from usher.urls import Url, parse
 from usher.wording import counted
@@ -82,6 +86,46 @@ async def preview_removal(conn: Connection, fields: ActionFields) -> list[str]:
     return [f"{target.text} covers {covered}."]
 
 
+async def recrawl_matching(
+    conn: Connection, call: MgmtCall[Any], fields: ActionFields
+) -> ActionResult:
+    """Knock for the pages that match, and for no more than the operator confirmed."""
+    conditions = await matching_conditions(conn, fields)
+    matching = await page_recrawl.count_matching(conn, conditions)
+    limit = whole_number(fields["limit"], "limit")
+    result = await page_recrawl.recrawl_pages(
+        conn, call.context.doorkeeper, conditions, limit=limit
+    )
+    return ActionResult(f"{matching.text} matched", result.text, f"{result.text}.")
+
+
+async def matching_conditions(conn: Connection, fields: ActionFields) -> PageConditions:
+    if not any(fields[name] for name in CONDITION_NAMES):
+        raise BadInput("Fill in at least one condition.")
+    return await read_conditions(conn, fields, await server_time(conn))
+
+
+async def preview_matching(conn: Connection, fields: ActionFields) -> list[str]:
+    matching = await page_recrawl.count_matching(conn, await matching_conditions(conn, fields))
+    most = page_recrawl.MAX_PAGES_PER_RECRAWL
+    return [f"{matching.text} match now; one action crawls {most:,} at most.".capitalize()]
+
+
+async def matching_limit(conn: Connection, fields: ActionFields) -> ActionFields:
+    """The number of pages that match, which the operator confirms."""
+    if not any(fields[name] for name in CONDITION_NAMES):
+        return {}
+    matching = await page_recrawl.count_matching(conn, await matching_conditions(conn, fields))
+    return {"limit": str(max(1, min(matching.number, page_recrawl.MAX_PAGES_PER_RECRAWL)))}
+
+
+def matching_words(fields: ActionFields) -> list[str]:
+    given = [
+        word for name in CONDITION_NAMES if fields[name] for word in (f"--{name}", fields[name])
+    ]
+    return ["pages", "recrawl", *given, "--limit", fields["limit"], "--yes"]
+
+
 def explanation_path(fields: ActionFields) -> str:
     return f"/explain?url={quote(fields['url'], safe='')}"
 
@@ -96,6 +140,26 @@ ACTIONS = (
         "mgmt",
         recrawl,
         explanation_path,
+    ),
+    ConsoleAction(
+        "pages-recrawl",
+        "Crawl all that match",
+        "The door admits the pages that match, due or not, and no more of them than you confirm.",
+        (
+            ActionField("host", "Host", required=False),
+            ActionField("state", "State", required=False, options=STATES),
+            ActionField("result", "Result", required=False, options=RESULTS),
+            ActionField("reason", "Reason contains", required=False),
+            ActionField("older", "Older than", required=False, help="Such as 7d or 12h"),
+            ActionField("newer", "Newer than", required=False, help="Such as 7d or 12h"),
+            ActionField("limit", "At most this many pages"),
+        ),
+        matching_words,
+        "mgmt",
+        recrawl_matching,
+        lambda _fields: "/pages?state=pending",
+        preview_matching,
+        matching_limit,
     ),
     ConsoleAction(
         "page-remove",

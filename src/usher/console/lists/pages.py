@@ -9,7 +9,7 @@ from urllib.parse import quote
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time
 from usher.console.actions.registry import ACTIONS
-from usher.console.lists.list_query import ROWS_PER_PAGE, choice, condition, next_href, time_ago
+from usher.console.lists.list_query import ROWS_PER_PAGE, condition, next_href
 from usher.console.page import (
     CellKind,
     ConsolePage,
@@ -19,39 +19,16 @@ from usher.console.page import (
     TableRow,
     list_page,
 )
+from usher.console.page_conditions import CONDITION_NAMES, host_number, read_conditions
 from usher.db.pool import Connection
-from usher.door import admin
-from usher.door.host_lookup import host_root, unknown_host
 from usher.errors import BadInput
 from usher.mgmt import page_list
-from usher.mgmt.page_list import RESULTS, STATES, ErrorKind, ListedPage, PageConditions
+from usher.mgmt.page_list import RESULTS, STATES, ErrorKind, ListedPage
 from usher.observe.status_report import read_transaction
 from usher.urls import Url, parse
 from usher.wording import counted, relative_time
 
 HEADINGS: Final = ("Page", "State", "Result", "HTTP", "Fetched", "Next visit", "Reason")
-CONDITION_NAMES: Final = ("host", "state", "result", "reason", "older", "newer")
-
-
-async def host_number(conn: Connection, text: str) -> int:
-    """The number of a host, from its name or any of its URLs."""
-    name = host_root(text).host
-    host = await admin.show_host(conn, name=name)
-    if host is None:
-        raise await unknown_host(conn, name)
-    return host.domain64
-
-
-async def read_conditions(conn: Connection, call: MgmtCall[Any], now: datetime) -> PageConditions:
-    host = condition(call, "host")
-    return PageConditions(
-        domain64=await host_number(conn, host) if host else None,
-        state=choice(call, "state", STATES),
-        result=choice(call, "result", RESULTS),
-        reason=condition(call, "reason") or None,
-        before=time_ago(call, "older", now),
-        since=time_ago(call, "newer", now),
-    )
 
 
 async def pages_page(call: MgmtCall[Any]) -> ConsolePage:
@@ -59,7 +36,7 @@ async def pages_page(call: MgmtCall[Any]) -> ConsolePage:
     now = database_time(call)
     given = {name: condition(call, name) for name in CONDITION_NAMES}
     async with read_transaction(call.context.mgmt_db) as conn:
-        conditions = await read_conditions(conn, call, now)
+        conditions = await read_conditions(conn, given, now)
         after = await position(conn, condition(call, "after"))
         listing = await page_list.list_pages(conn, conditions, after=after, n=ROWS_PER_PAGE)
     table = ConsoleTable(
@@ -77,7 +54,11 @@ async def pages_page(call: MgmtCall[Any]) -> ConsolePage:
         next_href=next_href("/pages", given, listing.next_after),
         empty="No page matches.",
     )
-    return list_page("Pages", table, listing.pages, list_command(given))
+    page = list_page("Pages", table, listing.pages, list_command(given))
+    chosen = {name: value for name, value in given.items() if value}
+    links = [ACTIONS["pages-recrawl"].link("Crawl all that match", **chosen)] if chosen else []
+    values = {**page.values, "links": links}
+    return ConsolePage(page.template, page.heading, values, page.data, page.command)
 
 
 async def position(conn: Connection, after: str) -> tuple[int, str] | None:
@@ -126,7 +107,7 @@ async def errors_page(call: MgmtCall[Any]) -> ConsolePage:
         path="/pages/errors",
         empty="No page failed.",
     )
-    option = f" {shlex.quote(host)}" if host else ""
+    option = f" --host {shlex.quote(host)}" if host else ""
     return list_page("Failed pages by kind", table, kinds, f"usher pages errors{option}")
 
 

@@ -853,6 +853,23 @@ create table work.query_day_term (
     primary key (day, term)
 );
 
+-- tables/history.sql
+
+-- Figures for the charts of the console: one row for each metric and minute, hour or day. The watchdog writes and prunes them.
+create table work.history (
+    period text not null constraint history_period_known check (period in ('minute', 'hour', 'day')),
+    metric text not null constraint history_metric_known check (metric in (
+        'pages_indexed', 'pages_failed', 'pages_other', 'pages_waiting', 'seconds_to_search_p50', 'seconds_to_search_p95',
+        'queries', 'query_seconds_p95')),
+    at timestamptz not null,
+    number double precision not null constraint history_number_not_negative check (number >= 0),
+    primary key (period, metric, at)
+);
+
+comment on column work.history.at is 'The start of the minute, hour or day.';
+comment on column work.history.number is
+    'Of pages and queries the number; of others a sample: the last one of a minute, the highest one of an hour or day.';
+
 -- tables/incarnation.sql
 
 -- A database that was restored has another history than its components. The incarnation tells them: it changes with every

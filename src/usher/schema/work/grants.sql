@@ -29,6 +29,8 @@ grant insert, delete on work.unplaced_chunk to usher_mgmt;
 grant insert, update on work.server_load to usher_mgmt;
 grant insert on work.event, work.query_stat to usher_mgmt;
 grant delete on work.event, work.query_stat to usher_mgmt;
+grant select on work.history to usher_mgmt, usher_reader;
+grant insert, update, delete on work.history to usher_mgmt;
 grant select on work.query_day, work.query_day_term to usher_mgmt, usher_reader;
 grant insert, update, delete on work.query_day, work.query_day_term to usher_mgmt;
 grant update on work.guestbook to usher_mgmt;
