@@ -189,10 +189,10 @@ def _with_links(name: str, pages: Sequence[IndexDocument]) -> list[IndexDocument
     """The pages with the texts of links between them and their distance from the start, as a crawl reports them."""
     with ProcessPoolExecutor(2) as pool:
         parsed = list(pool.map(_links, [(name, page.url) for page in pages], chunksize=20))
-    links = {page.url: found.links for page, found in zip(pages, parsed, strict=True)}
+    links = {page.url: parsed_page.links for page, parsed_page in zip(pages, parsed, strict=True)}
     texts: dict[str, dict[str, set[str]]] = {page.url: {} for page in pages}
-    for page, found in zip(pages, parsed, strict=True):
-        for anchor in found.anchors:
+    for page, parsed_page in zip(pages, parsed, strict=True):
+        for anchor in parsed_page.anchors:
             if anchor.link in texts and anchor.link != page.url:
                 texts[anchor.link].setdefault(anchor.text, set()).add(page.url)
     depths: dict[str, int] = {}
