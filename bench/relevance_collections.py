@@ -97,8 +97,8 @@ def manuals(limit: int, cache: Path) -> Iterator[Manual]:
     """Yield the installed manuals, each with at most `limit` entries of its index as queries.
 
     An entry is a line of the index as a reader sees it, `addFilter() (logging.Handler method)`, without the lines below
-    it. It counts if all its links lead to one page. The design does not define its terms. Of many definitions this is one
-    in which FTS5 comes close to the design's figures: .864 and .723, where the design has .873 and .691.
+    it. It counts if all its links lead to one page. The design does not define its terms. Of many definitions this is
+    one in which FTS5 comes close to the design's figures: .864 and .723, where the design has .873 and .691.
     """
     for name, entries in (("python", _python_entries), ("postgresql", _postgresql_entries)):
         tree = Path(TREES[name])
