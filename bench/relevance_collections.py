@@ -97,8 +97,8 @@ def manuals(limit: int, cache: Path) -> Iterator[Manual]:
     """Yield the installed manuals, each with at most `limit` entries of its index as queries.
 
     An entry is a line of the index as a reader sees it, `addFilter() (logging.Handler method)`, without the lines below
-    it. It counts if all its links lead to one page. With this definition FTS5 has .864 and .723, which is about what
-    the design of this benchmark measured (.873 and .691).
+    it. It counts if all its links lead to one page. The design does not define its terms. Of many definitions this is
+    one in which FTS5 comes close to the design's figures: .864 and .723, where the design has .873 and .691.
     """
     for name, entries in (("python", _python_entries), ("postgresql", _postgresql_entries)):
         tree = Path(TREES[name])
@@ -189,10 +189,10 @@ def _with_links(name: str, pages: Sequence[IndexDocument]) -> list[IndexDocument
     """The pages with the texts of links between them and their distance from the start, as a crawl reports them."""
     with ProcessPoolExecutor(2) as pool:
         parsed = list(pool.map(_links, [(name, page.url) for page in pages], chunksize=20))
-    links = {page.url: found.links for page, found in zip(pages, parsed, strict=True)}
+    links = {page.url: parsed_page.links for page, parsed_page in zip(pages, parsed, strict=True)}
     texts: dict[str, dict[str, set[str]]] = {page.url: {} for page in pages}
-    for page, found in zip(pages, parsed, strict=True):
-        for anchor in found.anchors:
+    for page, parsed_page in zip(pages, parsed, strict=True):
+        for anchor in parsed_page.anchors:
             if anchor.link in texts and anchor.link != page.url:
                 texts[anchor.link].setdefault(anchor.text, set()).add(page.url)
     depths: dict[str, int] = {}
