@@ -165,4 +165,5 @@ def test_the_limit_of_pages_is_named(database: str, tmp_path: Path) -> None:
     with site() as web, show(tmp_path / "data", *words, web.url("/"), dsn=database) as run:
         assert run.ends(60) == 0, run.logs
     assert "done: 5 pages fetched" in run.said
-    assert "beyond the maximum number of pages (raise it with --max-pages)" in run.said
+    again = f"usher --data {run.data} crawl --max-pages N {web.url('/')}"
+    assert f"beyond the maximum number of pages (for more: `{again}`)" in run.said

@@ -30,7 +30,7 @@ class CrawlProgress:
 
     waiting: int
     crawling: int
-    crawled: int  # without the blocked ones
+    crawled: int  # without the blocked ones; also those that wait to be fetched again
     blocked: int  # by robots.txt
     failed: int
     indexed: int

@@ -3,7 +3,10 @@
 select
     count(*) filter (where state = 'pending') as waiting,
     count(*) filter (where state = 'crawling') as crawling,
-    count(*) filter (where state = 'crawled' and work.page_result(g) <> 'blocked') as crawled,
+    count(*) filter (
+        where case when state = 'crawled' then work.page_result(g) <> 'blocked'
+            else state in ('pending', 'crawling') and last_fetched is not null end
+    ) as crawled,
     count(*) filter (where state = 'crawled' and work.page_result(g) = 'blocked') as blocked,
     count(*) filter (where state = 'error') as failed,
     count(indexed_in) as indexed
