@@ -160,10 +160,46 @@ def test_a_delay_takes_effect_at_once_on_a_resumed_crawl(database: str, tmp_path
         assert len({request.path for request in web.log}) == PAGES + 1
 
 
-def test_the_limit_of_pages_is_named(database: str, tmp_path: Path) -> None:
-    words = ("crawl", "--delay", "0", "--max-pages", "5")
-    with site() as web, show(tmp_path / "data", *words, web.url("/"), dsn=database) as run:
-        assert run.ends(60) == 0, run.logs
-    assert "done: 5 pages fetched" in run.said
-    again = f"usher --data {run.data} crawl --max-pages N {web.url('/')}"
-    assert f"beyond the maximum number of pages (for more: `{again}`)" in run.said
+def a_day_later(dsn: str) -> None:
+    """The door no longer takes links as late ones of a crawl that has just ended."""
+    with psycopg.connect(dsn) as conn:
+        conn.execute("update work.hosts set last_crawl_ended = last_crawl_ended - interval '1 day'")
+
+
+def test_a_raised_limit_continues_with_the_links_beyond_it(database: str, tmp_path: Path) -> None:
+    data, words = tmp_path / "data", ("crawl", "--delay", "0", "--max-pages")
+    with site() as web:
+        with show(data, *words, "5", web.url("/"), dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+        assert "done: 5 pages fetched" in run.said
+        again = f"usher --data {run.data} crawl --max-pages N {web.url('/')}"
+        assert f"beyond the maximum number of pages (for more: `{again}`)" in run.said
+        a_day_later(database)
+        with show(data, *words, "30", web.url("/"), dsn=database, terminal=True) as run:
+            assert run.ends(60) == 0, run.logs
+        shown = plain(run.said)
+        host = f"127.0.0.1:{web.port}"
+        assert f"{host}: 5 pages are fetched again, to follow links beyond the old limit" in shown
+        assert "With earlier runs: " not in shown
+        assert "done: 30 pages fetched" in shown
+        assert "beyond the maximum number of pages" in shown
+        before = len(web.log)
+        with show(data, *words, "30", web.url("/"), dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+        assert len(web.log) == before  # the limit is the same
+    assert "not due yet; --again fetches it now" in run.said
+
+
+def test_a_raised_depth_continues_with_the_links_beyond_it(database: str, tmp_path: Path) -> None:
+    data, words = tmp_path / "data", ("crawl", "--delay", "0", "--max-depth")
+    chain = {f"/{n}": page(f"Page {n}", links(f"/{n + 1}")) for n in range(5)}
+    with Website({**chain, "/5": page("Page 5")}) as web:
+        with show(data, *words, "2", web.url("/0"), dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+        assert "done: 3 pages fetched" in run.said
+        a_day_later(database)
+        with show(data, *words, "9", web.url("/0"), dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+        paths = [request.path for request in web.log if request.path != "/robots.txt"]
+    assert paths == ["/0", "/1", "/2", "/2", "/3", "/4", "/5"]
+    assert "1 page is fetched again, to follow links beyond the old limit" in run.said

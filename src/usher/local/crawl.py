@@ -17,7 +17,7 @@ from usher.db.areas import AreaDatabases, open_areas
 from usher.db.pool import Database
 from usher.db.statements import load_statements
 from usher.door import admin
-from usher.door.admin import HostChange
+from usher.door.admin import HostChange, HostDetails
 from usher.door.batch import UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Verdict
@@ -34,7 +34,7 @@ from usher.local.live_counts import LiveCounts
 from usher.local.operator_urls import prepare_hosts
 from usher.local.port_claim import claim_ports
 from usher.local.ports import Ports, exclusive_run
-from usher.local.recrawl import knock_again
+from usher.local.recrawl import knock_again, knock_beyond_limits
 from usher.local.roles import ROLE_PROCESSES
 from usher.local.supervisor import ShowMessage, Supervisor, usher_command
 from usher.observe.crawl_progress import (
@@ -106,6 +106,18 @@ class LocalStack:
     @property
     def address(self) -> str:
         return f"http://{self.options.front or self.ports.bind('front')}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The door's answers to the URLs of a run, and which hosts it crawls.
+
+    `refetched` is the number of known pages of a host that it fetches to follow links beyond an old limit.
+    """
+
+    answers: Sequence[UrlVerdict]
+    hosts: HostSelection
+    refetched: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,30 +230,41 @@ async def open_database(areas: AreaDatabases, role: str) -> Database:
     return Database(dsn, size=2, role=await usable_role(dsn, role))
 
 
-async def knock_for_urls(
-    stack: LocalStack, options: LocalRunOptions
-) -> tuple[list[UrlVerdict], HostSelection]:
-    """Knock for the URLs and change their hosts; return the door's answers, and which hosts this run crawls.
+async def knock_for_urls(stack: LocalStack, options: LocalRunOptions) -> Admission:
+    """Knock for the URLs and change their hosts.
 
     Before the processes start: the first claim of the crawler already has the new delay.
     """
     texts = await prepare_hosts(stack.door, options.urls, retry=True)
     urls = replace(options, urls=texts).parse_urls()
     names = list(dict.fromkeys(url.host for url in urls))
+    refetched = {}
     if options.again:
         answers = await knock_again(stack.door, urls, options.max_pages)
     else:
+        refetched = await knock_beyond_limits(
+            stack.door,
+            await host_details(stack, names),
+            max_pages=options.max_pages,
+            max_depth=options.max_depth,
+        )
         answers = (await Doorkeeper(stack.door).knock([str(url) for url in urls])).answers
     for answer in answers:
         if answer.verdict is Verdict.REFUSE and answer.url is None:
             raise BadInput(f"{answer.given} was refused: {answer.detail or answer.reason}")
-    async with stack.door.transaction() as conn:
-        if change := host_change(options):
+    if change := host_change(options):
+        async with stack.door.transaction() as conn:
             await admin.change_host(conn, names=names, **change)
-        hosts = [await admin.show_host(conn, name=name) for name in names]
+    hosts = await host_details(stack, names)
     async with stack.reader.transaction() as conn:
-        selection = await select_hosts(conn, [host for host in hosts if host is not None])
-    return answers, selection
+        return Admission(answers, await select_hosts(conn, hosts), refetched)
+
+
+async def host_details(stack: LocalStack, names: Sequence[str]) -> list[HostDetails]:
+    """The registered hosts among these."""
+    async with stack.door.transaction() as conn:
+        hosts = [await admin.show_host(conn, name=name) for name in names]
+    return [host for host in hosts if host is not None]
 
 
 def host_change(options: LocalRunOptions) -> HostChange:

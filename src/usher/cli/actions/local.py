@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,10 +16,10 @@ from usher.cli.output import echo
 from usher.cli.queue_access import queue_transaction
 from usher.crawl.service import make_fetcher
 from usher.db.clock import server_time
-from usher.door.batch import UrlVerdict
 from usher.door.rules import Reason, Verdict
 from usher.errors import UsherError
 from usher.local.crawl import (
+    Admission,
     CrawlView,
     LocalRunOptions,
     LocalStack,
@@ -132,9 +132,15 @@ async def admit_urls(
     async with make_fetcher(app.settings) as fetcher:
         urls = await with_working_schemes(stack.door, fetcher, options.urls, say=app.say)
     options = replace(options, urls=urls)
-    answers, selection = await knock_for_urls(stack, options)
-    await show_refusals(app, stack, selection.named, answers)
-    return options, selection
+    admission = await knock_for_urls(stack, options)
+    for host, pages in admission.refetched.items():
+        verb = "is" if pages == 1 else "are"
+        app.say(
+            f"{printable(host)}: {counted(pages, 'page')} {verb} fetched again,"
+            " to follow links beyond the old limit."
+        )
+    await show_refusals(app, stack, admission)
+    return options, admission.hosts
 
 
 def failure_hint(text: str) -> str:
@@ -146,13 +152,12 @@ def failure_hint(text: str) -> str:
     return f"https was assumed. If the site has no https, type: usher crawl {http}"
 
 
-async def show_refusals(
-    app: App, stack: LocalStack, hosts: Sequence[int], answers: Sequence[UrlVerdict]
-) -> None:
+async def show_refusals(app: App, stack: LocalStack, admission: Admission) -> None:
     """Tell the user which URLs the door refused, or that an earlier crawl continues."""
+    answers = admission.answers
     refused = [answer for answer in answers if answer.verdict is Verdict.REFUSE]
     async with stack.reader.transaction() as conn:
-        progress = await read_progress(conn, hosts)
+        progress = await read_progress(conn, admission.hosts.named)
     waiting = progress.waiting + progress.crawling
     if waiting and any(answer.reason in CONTINUED for answer in answers):
         app.say(f"Continuing the crawl: {counted(waiting, 'page')} waiting.")

@@ -24,10 +24,18 @@ then_choice = click.Choice(["end", "serve"])
     "--delay",
     type=click.FloatRange(0, 86_400),
     metavar="SECONDS",
-    help="Delay between two requests to a host.",
+    help="Delay between two requests to a host; stored for the host.",
 )
-@click.option("--max-pages", type=click.IntRange(1), help="Maximum number of pages per host.")
-@click.option("--max-depth", type=click.IntRange(0, 30_000), help="Maximum clicks from the URL.")
+@click.option(
+    "--max-pages",
+    type=click.IntRange(1),
+    help="Maximum number of pages per host; stored for the host. A higher one continues a crawl.",
+)
+@click.option(
+    "--max-depth",
+    type=click.IntRange(0, 30_000),
+    help="Maximum clicks from the URL; stored for the host. A higher one continues a crawl.",
+)
 @click.option("--again", is_flag=True, help="Fetch pages again that are not due yet.")
 @click.option(
     "--then",
