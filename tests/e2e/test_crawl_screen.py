@@ -104,6 +104,10 @@ def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:
             assert run.ends(60) == 1, run.logs
         shown = plain(run.said)
         assert [request.path for request in web.log] == ["/robots.txt"]
+        with show(tmp_path / "data", "crawl", web.url("/"), dsn=database) as again:
+            assert again.ends(60) == 1, again.logs
+    assert f"{web.url('/')}: robots.txt forbids it: Disallow: / (group *)" in again.said
+    assert "fetched before" not in again.said
     assert "done: 0 pages fetched, 0 failed, 1 blocked by robots.txt, 0 searchable" in shown
     assert (
         f"1 page: blocked by robots.txt: Disallow: / (group *) (for example {web.url('/')})"
@@ -111,6 +115,15 @@ def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:
     )
     assert f"usher --data {run.data} pages list --result blocked" in shown
     assert "No page could be fetched." in shown
+
+
+def test_a_page_that_failed_says_so_the_next_time(database: str, tmp_path: Path) -> None:
+    with Website({"/": Response(b"", 500)}) as web:
+        for _ in range(2):
+            with show(tmp_path / "data", "crawl", web.url("/"), dsn=database) as run:
+                assert run.ends(60) == 1, run.logs
+    failed = "its last fetch failed: HTTP 500. The next attempt is not due yet; --again fetches"
+    assert f"{web.url('/')}: {failed} it now" in run.said
 
 
 def test_a_site_that_was_down_is_tried_again_when_a_person_asks(

@@ -9,7 +9,7 @@ from usher.component_health import DISK_FULL
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.observe.stages import MAX_COUNTED
-from usher.urls import url_text
+from usher.urls import Url, url_text
 
 store = load_statements(__file__)
 # Result of work.page_result → why such a page is not searchable.
@@ -71,6 +71,14 @@ class PageProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class LastResult:
+    """The result of the last fetch of a page in one word (work.page_result), and its reason."""
+
+    result: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class HostPaceView:
     """The pause between two requests to a host that is being crawled, and what sets it."""
 
@@ -120,6 +128,11 @@ async def unsearchable_pages(
 def unsearchable_reason(result: str, status: int | None) -> str:
     reason = UNSEARCHABLE_REASONS.get(result, result)
     return f"HTTP {status}, {reason}" if result in STATUS_RESULTS and status else reason
+
+
+async def last_result(conn: Connection, url: Url) -> LastResult | None:
+    """The last result of a page; None if the page is not known."""
+    return await store.last_result.row(conn, LastResult, host=url.host, path=url.path)
 
 
 async def paces(conn: Connection, hosts: Sequence[int]) -> list[HostPaceView]:

@@ -90,6 +90,13 @@ join work.guestbook page on page.id = kind.first
 join work.hosts h on h.domain64 = page.domain64
 order by kind.pages desc, kind.result, kind.status;
 
+-- name: last_result
+-- The result of the last fetch of a page, and its reason.
+select work.page_result(g) as result, coalesce(g.reason, 'HTTP ' || g.status, '') as reason
+from work.guestbook g
+join work.hosts h using (domain64)
+where h.name = %(host)s and g.path = %(path)s;
+
 -- name: paces
 -- Hosts that are being crawled, with the pause between two requests and what sets it, the slowest first.
 select

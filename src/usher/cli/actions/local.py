@@ -16,6 +16,8 @@ from usher.cli.output import echo
 from usher.cli.queue_access import queue_transaction
 from usher.crawl.service import make_fetcher
 from usher.db.clock import server_time
+from usher.db.pool import Connection
+from usher.door.batch import UrlVerdict
 from usher.door.rules import Reason, Verdict
 from usher.errors import UsherError
 from usher.local.crawl import (
@@ -33,7 +35,7 @@ from usher.local.host_selection import EVERY_HOST, HostSelection
 from usher.local.operator_urls import has_scheme, with_working_schemes
 from usher.local.ports import DEMO_DIRECTORY
 from usher.local.supervisor import Supervisor
-from usher.observe.crawl_progress import read_progress
+from usher.observe.crawl_progress import last_result, read_progress
 from usher.shutdown import stop_events
 from usher.telemetry import Log, log_failure, set_up_logging
 from usher.urls import Scheme, UrlRefusal, parse
@@ -46,6 +48,9 @@ REFUSAL_TEXTS: Final = {
     Reason.PAGE_NOT_DUE: "fetched before, and not due yet; --again fetches it now",
     Reason.HOST_NOT_DUE: "the host is not due yet; --again fetches it now",
 }
+FAILED_TEXT: Final = (
+    "its last fetch failed: {reason}. The next attempt is not due yet; --again fetches it now"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +163,26 @@ async def show_refusals(app: App, stack: LocalStack, admission: Admission) -> No
     refused = [answer for answer in answers if answer.verdict is Verdict.REFUSE]
     async with stack.reader.transaction() as conn:
         progress = await read_progress(conn, admission.hosts.named)
-    waiting = progress.waiting + progress.crawling
-    if waiting and any(answer.reason in CONTINUED for answer in answers):
-        app.say(f"Continuing the crawl: {counted(waiting, 'page')} waiting.")
-        refused = [answer for answer in refused if answer.reason not in CONTINUED]
-    for answer in refused:
-        reason = REFUSAL_TEXTS.get(answer.reason) or answer.detail or answer.reason
-        app.say(f"{printable(answer.given)}: {printable(reason, MAX_REASON_CHARACTERS)}")
+        waiting = progress.waiting + progress.crawling
+        if waiting and any(answer.reason in CONTINUED for answer in answers):
+            app.say(f"Continuing the crawl: {counted(waiting, 'page')} waiting.")
+            refused = [answer for answer in refused if answer.reason not in CONTINUED]
+        for answer in refused:
+            reason = await refusal_text(conn, answer)
+            app.say(f"{printable(answer.given)}: {printable(reason, MAX_REASON_CHARACTERS)}")
+
+
+async def refusal_text(conn: Connection, answer: UrlVerdict) -> str:
+    """Why the door refused a URL; of a page that is not due, what its last fetch brought."""
+    text = REFUSAL_TEXTS.get(answer.reason) or answer.detail or answer.reason
+    if answer.reason is not Reason.PAGE_NOT_DUE or answer.url is None:
+        return text
+    last = await last_result(conn, answer.url)
+    if last is not None and last.result == "blocked":
+        return last.reason.replace("robots.txt:", "robots.txt forbids it:", 1)
+    if last is not None and last.result == "error":
+        return FAILED_TEXT.format(reason=last.reason)
+    return text
 
 
 def failure_text(view: CrawlView) -> str:
