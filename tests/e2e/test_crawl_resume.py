@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 
+from support.index.chunk_files import small_disk
 from support.processes.crawls import EMBEDDED
 from support.processes.killable import eventually
 from support.processes.terminal import Show, show
@@ -97,3 +98,19 @@ def test_a_crawl_leaves_hosts_alone_that_the_user_did_not_name(
         assert sorted(set(visited(slow))) == sorted(visited(slow))
         assert len(visited(slow)) == PAGES
     assert "of other hosts" not in run.said
+
+
+def test_every_line_and_the_end_of_a_crawl_name_a_full_disk(database: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with small_disk(data, "60m"), site(3) as web:
+        (data / "filler").write_bytes(bytes(20_000_000))
+        with show(data, "crawl", web.url("/"), dsn=database) as run:
+            shown = interrupt(run, lambda: run.said.count(" waiting  ") >= 2)
+        assert visited(web) == []
+    full, step = "The disk is full: ", f"→ Free some space there, or move {data} to a larger disk"
+    lines = [line for line in shown.splitlines() if " waiting  " in line]
+    assert all(full in line and step in line for line in lines), shown
+    ending = shown.partition("stopped: 0 pages fetched")[2]
+    assert full in ending
+    assert step in ending

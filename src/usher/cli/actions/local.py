@@ -209,7 +209,7 @@ async def show_progress(
     with display.on_terminal():
         async for view in watch_progress(stack, supervisor, selection, run.stop):
             display.show(view)
-    for line in result_lines(view, display.elapsed, options.parse_urls()):
+    for line in result_lines(view, display.elapsed, options.parse_urls(), app.settings):
         echo(app.hint(line))
     return view
 

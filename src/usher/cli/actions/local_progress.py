@@ -129,10 +129,10 @@ class ProgressDisplay:
         return pace_lines(view.paces, has_delay_option=self._has_delay_option)
 
     def _new_causes(self, view: CrawlView) -> list[str]:
-        """The causes, unless the last ones differ only in numbers such as the free space."""
+        """The causes, unless the crawl goes on and the last ones differ only in numbers such as the free space."""
         causes = cause_lines(self._app.settings, view)
         last, self._causes = self._causes, [re.sub(r"[\d,.]+", "", cause) for cause in causes]
-        return [] if self._causes == last else causes
+        return [] if self._causes == last and self._rate.per_second else causes
 
     def _time_left(self, waiting: int) -> str:
         seconds = self._rate.seconds_for(waiting) if waiting else None
@@ -183,8 +183,13 @@ def counts_text(counts: RunCounts) -> str:
     return f"{fetched}, {blocked}{counts.indexed:,} searchable"
 
 
-def result_lines(view: CrawlView, elapsed: timedelta, urls: Sequence[Url]) -> Iterator[str]:
-    """What this run fetched, what failed or was skipped and why, each with the command that lists it; then all runs."""
+def result_lines(
+    view: CrawlView, elapsed: timedelta, urls: Sequence[Url], settings: Settings
+) -> Iterator[str]:
+    """What this run fetched, what failed or was skipped and why, each with the command that lists it; then all runs.
+
+    If the crawl is not done, also what hinders it.
+    """
     progress, run = view.progress, view.run
     every = RunCounts(progress.crawled, progress.blocked, progress.failed, progress.indexed)
     state = "done" if progress.done else "stopped"
@@ -197,6 +202,8 @@ def result_lines(view: CrawlView, elapsed: timedelta, urls: Sequence[Url]) -> It
     if run.blocked:
         yield "  List blocked pages: usher pages list --result blocked"
     yield from skipped_lines(view, urls)
+    if not progress.done:
+        yield from cause_lines(settings, view)
 
 
 def skipped_lines(view: CrawlView, urls: Sequence[Url]) -> Iterator[str]:
