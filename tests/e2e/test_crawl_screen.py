@@ -59,18 +59,23 @@ def test_a_run_counts_its_own_pages_and_explains_those_that_are_not_searchable(
     database: str, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
-    with Website({"/": page("Start", links("/gone", "/hidden"))}) as web:
+    broken = Response(b"%PDF-1.4 broken", content_type="application/pdf")
+    with Website(
+        {"/": page("Start", links("/gone", "/hidden", "/a.pdf")), "/a.pdf": broken}
+    ) as web:
         web.add("/hidden", page("Hidden", '<meta name="robots" content="noindex">'))
         with show(data, "crawl", "--delay", "0", web.url("/"), dsn=database) as run:
             assert run.ends(60) == 0, run.logs
-        assert "done: 3 pages fetched, 0 failed, 1 searchable" in run.said
+        assert "done: 4 pages fetched, 0 failed, 1 searchable" in run.said
+        unread = "the page has no text: it is not a readable PDF"
+        assert f"  1 page: {unread} (for example {web.url('/a.pdf')})" in run.said
         missing = f"HTTP 404, the page does not exist (for example {web.url('/gone')})"
         assert f"  1 page: {missing}" in run.said
         assert "  1 page: the page asks not to be indexed (for example " in run.said
         with show(data, "crawl", web.url("/"), dsn=database) as run:
             assert run.ends(60) == 0, run.logs
     assert "done: 0 pages fetched, 0 failed, 0 searchable" in run.said
-    assert "With earlier runs: 3 pages fetched, 0 failed, 1 searchable" in run.said
+    assert "With earlier runs: 4 pages fetched, 0 failed, 1 searchable" in run.said
     assert f"{web.url('/')}: fetched before, and not due yet; --again fetches it now" in run.said
 
 

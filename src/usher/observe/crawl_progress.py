@@ -120,13 +120,18 @@ async def unsearchable_pages(
     """The most common reasons why fetched pages in chunks after this one are not searchable."""
     rows = await store.unsearchable_pages.tuples(conn, hosts=list(hosts), after=after, n=n)
     return [
-        PageProblem(unsearchable_reason(result, status), pages, url_text(scheme, host, path))
-        for result, status, pages, scheme, host, path in rows
+        PageProblem(
+            unsearchable_reason(result, status, detail), pages, url_text(scheme, host, path)
+        )
+        for result, status, detail, pages, scheme, host, path in rows
     ]
 
 
-def unsearchable_reason(result: str, status: int | None) -> str:
+def unsearchable_reason(result: str, status: int | None, detail: str) -> str:
+    """Why a page is not searchable; `detail` says why it has no text, for example a broken PDF."""
     reason = UNSEARCHABLE_REASONS.get(result, result)
+    if detail:
+        return f"{reason}: {detail}"
     return f"HTTP {status}, {reason}" if result in STATUS_RESULTS and status else reason
 
 

@@ -114,6 +114,7 @@ async def crawl(app: App, options: LocalRunOptions, *, serve: bool) -> None:
 @asynccontextmanager
 async def crawled_urls(run: LocalRun, options: LocalRunOptions) -> AsyncIterator[None]:
     """Crawl until every page is searchable, then yield while the stack runs; Abort if it is stopped before."""
+    typed = options.urls[0]
     options, selection = await admit_urls(run, options)
     if run.stop.is_set():
         raise click.Abort
@@ -125,7 +126,7 @@ async def crawled_urls(run: LocalRun, options: LocalRunOptions) -> AsyncIterator
             run.app.say("To continue, run the same command again.")
             raise click.Abort
         if message := failure_text(view):
-            raise UsherError(message, hint=failure_hint(options.urls[0]))
+            raise UsherError(message, hint=failure_hint(typed, options.urls[0]))
         yield
 
 
@@ -148,11 +149,11 @@ async def admit_urls(
     return options, admission.hosts
 
 
-def failure_hint(text: str) -> str:
+def failure_hint(typed: str, complete: str) -> str:
     """What to type after a crawl that fetched nothing: http, if https was only assumed."""
-    url = parse(text)
-    if isinstance(url, UrlRefusal) or has_scheme(text, url):
-        return f"usher explain {text}"
+    url = parse(complete)
+    if isinstance(url, UrlRefusal) or has_scheme(typed, url) or url.scheme is not Scheme.HTTPS:
+        return f"usher explain {complete}"
     http = replace(url, scheme=Scheme.HTTP)
     return f"https was assumed. If the site has no https, type: usher crawl {http}"
 
