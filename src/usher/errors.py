@@ -111,6 +111,12 @@ class DataUnusable(ServerUnusable):
     code = "data_unusable"
 
 
+class ServerNotStarted(DataUnusable):
+    """The embedded PostgreSQL did not start, or could not create its data directory."""
+
+    code = "server_not_started"
+
+
 class WrongVersion(ServerUnusable):
     code = "wrong_version"
 

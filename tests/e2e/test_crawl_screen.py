@@ -59,18 +59,23 @@ def test_a_run_counts_its_own_pages_and_explains_those_that_are_not_searchable(
     database: str, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
-    with Website({"/": page("Start", links("/gone", "/hidden"))}) as web:
+    broken = Response(b"%PDF-1.4 broken", content_type="application/pdf")
+    with Website(
+        {"/": page("Start", links("/gone", "/hidden", "/a.pdf")), "/a.pdf": broken}
+    ) as web:
         web.add("/hidden", page("Hidden", '<meta name="robots" content="noindex">'))
         with show(data, "crawl", "--delay", "0", web.url("/"), dsn=database) as run:
             assert run.ends(60) == 0, run.logs
-        assert "done: 3 pages fetched, 0 failed, 1 searchable" in run.said
+        assert "done: 4 pages fetched, 0 failed, 1 searchable" in run.said
+        unread = "the page has no text: it is not a readable PDF"
+        assert f"  1 page: {unread} (for example {web.url('/a.pdf')})" in run.said
         missing = f"HTTP 404, the page does not exist (for example {web.url('/gone')})"
         assert f"  1 page: {missing}" in run.said
         assert "  1 page: the page asks not to be indexed (for example " in run.said
         with show(data, "crawl", web.url("/"), dsn=database) as run:
             assert run.ends(60) == 0, run.logs
     assert "done: 0 pages fetched, 0 failed, 0 searchable" in run.said
-    assert "With earlier runs: 3 pages fetched, 0 failed, 1 searchable" in run.said
+    assert "With earlier runs: 4 pages fetched, 0 failed, 1 searchable" in run.said
     assert f"{web.url('/')}: fetched before, and not due yet; --again fetches it now" in run.said
 
 
@@ -104,6 +109,10 @@ def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:
             assert run.ends(60) == 1, run.logs
         shown = plain(run.said)
         assert [request.path for request in web.log] == ["/robots.txt"]
+        with show(tmp_path / "data", "crawl", web.url("/"), dsn=database) as again:
+            assert again.ends(60) == 1, again.logs
+    assert f"{web.url('/')}: robots.txt forbids it: Disallow: / (group *)" in again.said
+    assert "fetched before" not in again.said
     assert "done: 0 pages fetched, 0 failed, 1 blocked by robots.txt, 0 searchable" in shown
     assert (
         f"1 page: blocked by robots.txt: Disallow: / (group *) (for example {web.url('/')})"
@@ -111,6 +120,15 @@ def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:
     )
     assert f"usher --data {run.data} pages list --result blocked" in shown
     assert "No page could be fetched." in shown
+
+
+def test_a_page_that_failed_says_so_the_next_time(database: str, tmp_path: Path) -> None:
+    with Website({"/": Response(b"", 500)}) as web:
+        for _ in range(2):
+            with show(tmp_path / "data", "crawl", web.url("/"), dsn=database) as run:
+                assert run.ends(60) == 1, run.logs
+    failed = "its last fetch failed: HTTP 500. The next attempt is not due yet; --again fetches"
+    assert f"{web.url('/')}: {failed} it now" in run.said
 
 
 def test_a_site_that_was_down_is_tried_again_when_a_person_asks(
@@ -160,9 +178,46 @@ def test_a_delay_takes_effect_at_once_on_a_resumed_crawl(database: str, tmp_path
         assert len({request.path for request in web.log}) == PAGES + 1
 
 
-def test_the_limit_of_pages_is_named(database: str, tmp_path: Path) -> None:
-    words = ("crawl", "--delay", "0", "--max-pages", "5")
-    with site() as web, show(tmp_path / "data", *words, web.url("/"), dsn=database) as run:
-        assert run.ends(60) == 0, run.logs
-    assert "done: 5 pages fetched" in run.said
-    assert "beyond the maximum number of pages (raise it with --max-pages)" in run.said
+def a_day_later(dsn: str) -> None:
+    """The door no longer takes links as late ones of a crawl that has just ended."""
+    with psycopg.connect(dsn) as conn:
+        conn.execute("update work.hosts set last_crawl_ended = last_crawl_ended - interval '1 day'")
+
+
+def test_a_raised_limit_continues_with_the_links_beyond_it(database: str, tmp_path: Path) -> None:
+    data, words = tmp_path / "data", ("crawl", "--delay", "0", "--max-pages")
+    with site() as web:
+        with show(data, *words, "5", web.url("/"), dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+        assert "done: 5 pages fetched" in run.said
+        again = f"usher --data {run.data} crawl --max-pages N {web.url('/')}"
+        assert f"beyond the maximum number of pages (for more: `{again}`)" in run.said
+        a_day_later(database)
+        with show(data, *words, "30", web.url("/"), dsn=database, terminal=True) as run:
+            assert run.ends(60) == 0, run.logs
+        shown = plain(run.said)
+        host = f"127.0.0.1:{web.port}"
+        assert f"{host}: 5 pages are fetched again, to follow links beyond the old limit" in shown
+        assert "With earlier runs: " not in shown
+        assert "done: 30 pages fetched" in shown
+        assert "beyond the maximum number of pages" in shown
+        before = len(web.log)
+        with show(data, *words, "30", web.url("/"), dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+        assert len(web.log) == before  # the limit is the same
+    assert "not due yet; --again fetches it now" in run.said
+
+
+def test_a_raised_depth_continues_with_the_links_beyond_it(database: str, tmp_path: Path) -> None:
+    data, words = tmp_path / "data", ("crawl", "--delay", "0", "--max-depth")
+    chain = {f"/{n}": page(f"Page {n}", links(f"/{n + 1}")) for n in range(5)}
+    with Website({**chain, "/5": page("Page 5")}) as web:
+        with show(data, *words, "2", web.url("/0"), dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+        assert "done: 3 pages fetched" in run.said
+        a_day_later(database)
+        with show(data, *words, "9", web.url("/0"), dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+        paths = [request.path for request in web.log if request.path != "/robots.txt"]
+    assert paths == ["/0", "/1", "/2", "/2", "/3", "/4", "/5"]
+    assert "1 page is fetched again, to follow links beyond the old limit" in run.said

@@ -1,5 +1,10 @@
 """What a person types at the command line: the scheme wins, and private hosts are permitted and tried again."""
 
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import psycopg
@@ -21,9 +26,10 @@ def test_a_typed_scheme_replaces_the_assumed_one(database: str, tmp_path: Path) 
     with Website({"/": page("Plain", '<a href="/next">x</a>'), "/next": page("Next")}) as web:
         bare = f"{web.host}:{web.port}"
         web.stop()  # a server without TLS may keep a TLS client waiting
-        with show(data, "crawl", "--delay", "0", bare, dsn=database) as run:
-            assert run.ends() == 1, run.logs
-            assert f"type: usher --data {data} crawl http://{bare}/" in run.said
+        for _ in range(2):
+            with show(data, "crawl", "--delay", "0", bare, dsn=database) as run:
+                assert run.ends() == 1, run.logs
+                assert f"type: usher --data {data} crawl http://{bare}/" in run.said
         web.start()
         with show(data, "crawl", "--delay", "0", web.url("/"), dsn=database) as run:
             assert run.ends() == 0, run.logs
@@ -46,6 +52,59 @@ def test_a_crawl_uses_http_if_the_host_has_no_https(database: str, tmp_path: Pat
         line = f"{bare} has no https (the host does not speak TLS). The crawl uses http://{bare}/"
         assert run.said.count(line) == 1
         assert (200, "/") in web.requests()
+
+
+class HttpOnly(BaseHTTPRequestHandler):
+    """Answers http, and resets the connection when a client begins TLS."""
+
+    def handle(self) -> None:
+        if self.connection.recv(1, socket.MSG_PEEK) == b"\x16":
+            self.refuse_tls()
+        else:
+            super().handle()
+
+    def refuse_tls(self) -> None:
+        pass  # to close a connection with unread data resets it
+
+    def do_GET(self) -> None:
+        self.send_response(404 if self.path == "/robots.txt" else 200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<title>Plain</title><p>Some wordsx here.</p>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class HttpOnlyWithEnd(HttpOnly):
+    """Ends the stream when a client begins TLS."""
+
+    def refuse_tls(self) -> None:
+        self.connection.recv(65_536)
+
+
+@contextmanager
+def http_only(handler: type[HttpOnly]) -> Iterator[ThreadingHTTPServer]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.mark.parametrize("handler", [HttpOnly, HttpOnlyWithEnd])
+def test_a_crawl_uses_http_if_the_host_closes_connections_for_https(
+    database: str, tmp_path: Path, handler: type[HttpOnly]
+) -> None:
+    data = tmp_path / "data"
+    with http_only(handler) as web:
+        bare = f"127.0.0.1:{web.server_port}"
+        with show(data, "crawl", "--delay", "0", f"https://{bare}/", dsn=database) as run:
+            assert run.ends() == 1, run.logs  # the operator typed https
+        with show(data, "crawl", "--delay", "0", bare, dsn=database, terminal=True) as run:
+            assert run.ends() == 0, run.logs
+    lost = "the connection was lost during the TLS handshake"
+    assert f"{bare} has no https ({lost}). The crawl uses http://{bare}/" in run.said
+    assert "done: 1 page fetched" in run.said
 
 
 def failed_pages(database: str) -> int:

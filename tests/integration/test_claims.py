@@ -42,6 +42,27 @@ async def owners(conn: Connection) -> dict[int, int]:
 # -- one statement
 
 
+async def test_no_crawler_gets_pages_of_a_skipped_host(database: str) -> None:
+    await admit(database, *(page for host in HOSTS for page in pages(host, 9)))
+    async with crawlers(database, 2, 1) as (conn, both):
+        rows = await conn.execute(
+            "select domain64 from work.hosts where name = any(%s)", [HOSTS[:6]]
+        )
+        skipped = [number for (number,) in await rows.fetchall()]
+        before = await (
+            await conn.execute("select h::text from work.hosts h order by id")
+        ).fetchall()
+        ask = PageClaim(n=9, skipped_hosts=skipped)
+        packs = await chunks.claim_all(conn, [(me, ask) for me in both], now=NOW + SOON)
+        assert sorted(host for pack in packs for host in hosts_of(pack)) == HOSTS[6:]
+        again = await chunks.claim_links(conn, both[0], ask, now=NOW + 100 * SOON)
+        assert again is None
+        after = await (
+            await conn.execute("select h::text from work.hosts h order by id")
+        ).fetchall()
+        assert after[:6] == before[:6], "a skipped host keeps its place in the queue"
+
+
 async def test_each_gets_a_chunk_of_its_own_of_other_hosts(database: str) -> None:
     await admit(database, *(page for host in HOSTS for page in pages(host, 9)))
     async with crawlers(database, 4, 1) as (conn, all_of_them):

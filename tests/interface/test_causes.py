@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from interface.test_clock_skew import LIBRARY, clock
+from support.db.fixtures import wait_stopped
 from support.index.chunk_files import small_disk
 from support.processes.crawls import EMBEDDED
 from support.processes.pseudo_terminal import TerminalRun, at_terminal
@@ -36,15 +37,38 @@ def test_a_nearly_full_disk(database: str, tmp_path: Path) -> None:
         assert_both_say(environment, words, step)
 
 
-def test_a_full_disk_that_stops_the_embedded_database(tmp_path: Path) -> None:
-    with small_disk(tmp_path, "20m"):
-        environment = {"USHER_DATA": str(tmp_path / "data")}
+def test_a_full_disk_that_stops_the_embedded_database(data: Path) -> None:
+    with small_disk(data.parent, "20m"):
+        environment = {"USHER_DATA": str(data)}
         status, doctor = both(environment)
         for run in (status, doctor):
             assert "The disk is full: " in run.text, run.text
             assert "The database cannot be used.\n" in run.text, run.text
             assert "→ Free some space there, or move " in run.text
         assert (status.code, doctor.code) == (1, 3)
+        for words in (("crawl", "https://example.com/"), ("add", "https://example.com/")):
+            run = at_terminal(*words, environment=environment)
+            assert "usher: The disk is full: " in run.text, run.text
+            assert "The database cannot be used.\n" in run.text, run.text
+            assert "→ Free some space there, or move " in run.text
+            assert "initdb" not in run.text
+
+
+def test_a_disk_that_fills_up_before_the_embedded_database_starts(data: Path) -> None:
+    with small_disk(data.parent, "300m"):
+        environment = {"USHER_DATA": str(data)}
+        assert at_terminal("hosts", "list", environment=environment).code == 0
+        wait_stopped(data)
+        with (data / "filler").open("wb") as filler, pytest.raises(OSError, match="No space"):
+            while True:
+                filler.write(bytes(1_000_000))
+                filler.flush()
+        for words in (("crawl", "https://example.com/"), ("add", "https://example.com/")):
+            run = at_terminal(*words, environment=environment)
+            assert f"usher: The disk is full: 0 MB are free at {data}." in run.text, run.text
+            assert "→ Free some space there, or move " in run.text
+            assert "FATAL" not in run.text
+            assert run.code == 1
 
 
 def test_a_database_that_is_down(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What the handlers of MGMT work with: databases, caches and settings, open while MGMT serves."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -19,11 +20,12 @@ UNLIMITED_WAIT: Final = timedelta(days=10_000)
 
 @dataclass(frozen=True, slots=True)
 class ClaimLimits:
-    """Pages per chunk, how long a page waits for a full chunk, and the lease of a chunk."""
+    """Pages per chunk, how long a page waits for a full chunk, the lease of a chunk, and hosts that no crawler gets."""
 
     pages: int
     wait: timedelta
     lease: timedelta
+    skipped_hosts: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

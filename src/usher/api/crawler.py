@@ -6,7 +6,7 @@ from typing import Final
 from usher.api.access import CRAWLER
 from usher.api.anchors import link_texts, store_anchors
 from usher.api.content_chunks import guestbook_row, parse_link
-from usher.api.context import UNLIMITED_WAIT, MgmtCall
+from usher.api.context import UNLIMITED_WAIT, ClaimLimits, MgmtCall
 from usher.api.door import link_verdicts, source_host
 from usher.api.mgmt_calls import (
     calling_component,
@@ -55,7 +55,13 @@ async def get_links(call: MgmtCall[LinksQuery]) -> LinkChunk:
     if query.wait is not None and wait < UNLIMITED_WAIT:
         wait = min(wait, timedelta(seconds=query.wait))
     request = PageClaim(
-        query.n or limits.pages, query.hosts, query.each, wait, limits.lease, query.hold
+        query.n or limits.pages,
+        query.hosts,
+        query.each,
+        wait,
+        limits.lease,
+        query.hold,
+        limits.skipped_hosts,
     )
     with reject_unstorable():
         chunk = await call.context.claims.claim(crawler.id, request)
@@ -92,18 +98,25 @@ async def get_more_links(call: MgmtCall[MoreLinksQuery]) -> MoreLinks:
     if not 1 <= int(number[:10]) <= MAX_PAGES_PER_CHUNK:
         raise BadInput(f"A crawler may ask for 1 to {MAX_PAGES_PER_CHUNK} more links.")
     crawler, now = await calling_component(call, "crawler"), database_time(call)
-    lease = call.context.limits.lease
+    limits = call.context.limits
     async with mgmt_connection(call) as conn:
         if query.chunk_id:
             chunk = chunk_number(query.chunk_id)
         else:
             chunk = await only_open_chunk(conn, crawler, now)
-        if not await chunks.lock_chunk(conn, crawler.id, chunk, lease=lease, now=now):
+        if not await chunks.lock_chunk(conn, crawler.id, chunk, lease=limits.lease, now=now):
             refuse_lost_lease(await require_chunk(conn, chunk), crawler)
-        request = PageClaim(int(number), wait=NO_WAIT, lease=lease, hold=query.hold)
+        request = at_once(limits, int(number), hold=query.hold)
         pages = await chunks.more_links(conn, crawler.id, chunk, request, now=now)
     links = [page.url for page in pages]
     return MoreLinks(chunk, links, pages_to_fetch(pages) if query.pages else [])
+
+
+def at_once(limits: ClaimLimits, n: int, *, hold: bool = False) -> PageClaim:
+    """The claim of n more pages, or of as many as there are now."""
+    return PageClaim(
+        n, wait=NO_WAIT, lease=limits.lease, hold=hold, skipped_hosts=limits.skipped_hosts
+    )
 
 
 async def only_open_chunk(conn: Connection, crawler: ComponentRecord, now: datetime) -> int:
@@ -118,7 +131,7 @@ async def only_open_chunk(conn: Connection, crawler: ComponentRecord, now: datet
 
 @ENDPOINTS.post("/set_link_state", "Report one page; the answer may name another", CRAWLER)
 async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
-    request, now, lease = call.body, database_time(call), call.context.limits.lease
+    request, now, limits = call.body, database_time(call), call.context.limits
     url, crawler = parse_link(request.link), await calling_component(call, "crawler")
     async with mgmt_connection(call) as conn:
         page = await chunk_pages.find_page(conn, url)
@@ -127,7 +140,7 @@ async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
         chunk = chunk_number(request.chunk_id) if request.chunk_id else page.chunk_id
         if chunk is None or chunk != page.chunk_id:
             raise HttpError(409, "not_yours", f"{url} is not in chunk {chunk or 'any'}.")
-        if not await chunks.lock_chunk(conn, crawler.id, chunk, lease=lease, now=now):
+        if not await chunks.lock_chunk(conn, crawler.id, chunk, lease=limits.lease, now=now):
             record = await require_chunk(conn, chunk)
             if record.crawler_id != crawler.id or page.state != request.state:
                 refuse_lost_lease(record, crawler)
@@ -136,7 +149,7 @@ async def set_link_state(call: MgmtCall[LinkStateRequest]) -> LinkStateAnswer:
         settled = await chunks.report(conn, [guestbook_row(report, page)], now=now)
         replacement: list[ClaimedPage] = []
         if settled and request.state == "error":
-            one_page = PageClaim(1, wait=NO_WAIT, lease=lease)
+            one_page = at_once(limits, 1)
             replacement = await chunks.more_links(conn, crawler.id, chunk, one_page, now=now)
     state = settled[0].state if settled else page.state
     return LinkStateAnswer(chunk, state, replacement[0].url if replacement else None)

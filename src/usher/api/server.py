@@ -1,8 +1,9 @@
 """The HTTP server of MGMT: opens the databases, serves until TERM or INT, and lets running requests end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 from usher import local_secret, private_hosts
@@ -54,12 +55,14 @@ async def serve(
     insecure: bool = False,
     rules: Policies | None = None,
     extra_endpoints: ExtraEndpoints = no_extra_endpoints,
+    skipped_hosts: Sequence[int] = (),
     ready: Callable[[str], None],
     stop: asyncio.Event | None = None,
 ) -> None:
     """Serve until TERM, INT or `stop`; call `ready` with the address when MGMT answers requests.
 
-    `rules` are the policies for jobs that managers settle; by default the built-in ones.
+    `rules` are the policies for jobs that managers settle; by default the built-in ones. Crawlers get no pages of
+    `skipped_hosts`.
     """
     is_open = insecure or (bind.loopback and settings.open_loopback)
     if not bind.loopback and not insecure and not await any_token(settings):
@@ -70,7 +73,12 @@ async def serve(
     with listening_socket(bind) as sock:
         address = f"http://{Bind(*sock.getsockname()[:2])}"
         async with (
-            open_context(settings, rules or read_policies({}), is_open=is_open) as context,
+            open_context(
+                settings,
+                rules or read_policies({}),
+                is_open=is_open,
+                skipped_hosts=skipped_hosts,
+            ) as context,
             extra_endpoints(settings) as extra,
         ):
             # Where every call needs a token, a page that reaches MGMT by a name of its own gets nothing.
@@ -94,7 +102,11 @@ async def any_token(settings: Settings) -> bool:
 
 @asynccontextmanager
 async def open_context(
-    settings: Settings, rules: Policies, *, is_open: bool = True
+    settings: Settings,
+    rules: Policies,
+    *,
+    is_open: bool = True,
+    skipped_hosts: Sequence[int] = (),
 ) -> AsyncIterator[MgmtContext]:
     """Migrate and open the databases, each under its role."""
     with open_areas(settings) as areas:
@@ -104,7 +116,7 @@ async def open_context(
             await pool(settings, areas.dsn("work"), "usher_mgmt") as mgmt_db,
             await pool(settings, areas.dsn("control"), "usher_manager") as control,
         ):
-            limits = claim_limits(settings)
+            limits = replace(claim_limits(settings), skipped_hosts=skipped_hosts)
             callers = Callers(mgmt_db, machine_secret(settings), lease=limits.lease)
             allowed = private_hosts.parse_allow_list(settings.allow_private)
             yield MgmtContext(

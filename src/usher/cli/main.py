@@ -1,5 +1,6 @@
 """The root command: global options, the module of each command, and exit codes for errors."""
 
+import errno
 import importlib
 import io
 import os
@@ -115,7 +116,12 @@ class LazyGroup(HelpGroup):
             raise misplaced_option(error, self) or error from None
         except UsherError as error:
             if isinstance(ctx.obj, App):
+                name_full_disk(ctx.obj, error)
                 error.hint = ctx.obj.hint(error.hint)
+            raise
+        except OSError as error:
+            if error.errno == errno.ENOSPC and isinstance(ctx.obj, App):
+                raise full_disk_error(ctx.obj, error) from error
             raise
 
     def resolve_command(
@@ -189,6 +195,26 @@ def main() -> NoReturn:
             raise
         exit_with(translated.message, translated.hint, code=translated.exit_code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def name_full_disk(app: App, error: UsherError) -> None:
+    """If a full disk stops the embedded database, let the error say so, as `usher status` does."""
+    from usher.errors import ServerNotStarted
+
+    if isinstance(error, ServerNotStarted):
+        from usher.observe.causes import database_cause
+
+        cause = database_cause(error, app.settings)
+        error.message, error.hint = cause.words, cause.next_step
+
+
+def full_disk_error(app: App, error: OSError) -> UsherError:
+    from usher.observe.causes import disk_cause, disk_step
+
+    data = app.settings.data
+    cause = disk_cause(data)
+    message = cause.words if cause else f"{error.filename or 'the disk'}: {error.strerror}."
+    return UsherError(message, hint=disk_step(data))
 
 
 def database_error(error: Exception) -> UsherError | None:

@@ -17,18 +17,24 @@ from usher.db.areas import AreaDatabases, open_areas
 from usher.db.pool import Database
 from usher.db.statements import load_statements
 from usher.door import admin
-from usher.door.admin import HostChange
+from usher.door.admin import HostChange, HostDetails
 from usher.door.batch import UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Verdict
 from usher.errors import BadInput
 from usher.local import restore_marker
 from usher.local.crash_recorder import CrashRecorder
+from usher.local.host_selection import (
+    HostSelection,
+    count_skipped,
+    select_hosts,
+    write_skipped,
+)
 from usher.local.live_counts import LiveCounts
 from usher.local.operator_urls import prepare_hosts
 from usher.local.port_claim import claim_ports
 from usher.local.ports import Ports, exclusive_run
-from usher.local.recrawl import knock_again
+from usher.local.recrawl import knock_again, knock_beyond_limits
 from usher.local.roles import ROLE_PROCESSES
 from usher.local.supervisor import ShowMessage, Supervisor, usher_command
 from usher.observe.crawl_progress import (
@@ -69,6 +75,7 @@ class LocalRunOptions:
     keep_warc: bool = False
     front: str = ""  # HOST:PORT of the search page
     jobs: bool = False  # whether scheduler and manager run
+    is_demo: bool = False  # whose user has none of these options
 
     def parse_urls(self) -> list[Url]:
         urls = []
@@ -80,15 +87,37 @@ class LocalRunOptions:
         return urls
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalStack:
-    """The running stack: its ports, the address of its search page, and its work database."""
+    """The stack of a data directory: its ports, the address of its search page, and its work database.
 
+    `running_processes` starts its processes.
+    """
+
+    loaded: LoadedSettings
+    options: LocalRunOptions
     ports: Ports
-    address: str
     door: Database
     reader: Database
-    chunk_before: int = 0  # the last chunk before this run
+    chunk_before: int  # the last chunk before this run
+    lock: int  # the file that its processes keep open
+    crashes: CrashRecorder
+
+    @property
+    def address(self) -> str:
+        return f"http://{self.options.front or self.ports.bind('front')}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The door's answers to the URLs of a run, and which hosts it crawls.
+
+    `refetched` is the number of known pages of a host that it fetches to follow links beyond an old limit.
+    """
+
+    answers: Sequence[UrlVerdict]
+    hosts: HostSelection
+    refetched: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +133,14 @@ class CrawlView:
     problems: Sequence[PageProblem] = ()
     paces: Sequence[HostPaceView] = ()
     live: LiveCounts | None = None
+    skipped: int = 0  # pages that wait on hosts that this run does not crawl
 
 
 @asynccontextmanager
-async def running_stack(
-    loaded: LoadedSettings,
-    options: LocalRunOptions,
-    stop: asyncio.Event,
-    hurry: asyncio.Event,
-    *,
-    say: ShowMessage,
+async def open_stack(
+    loaded: LoadedSettings, options: LocalRunOptions, *, say: ShowMessage
 ) -> AsyncIterator[LocalStack]:
-    """Start every role and wait until all are ready, or until `stop` is set; stop them at the end."""
+    """Lock the data directory, open the database and claim the ports; no process of the stack runs yet."""
     settings = loaded.settings
     say(f"Starting Usher. Data directory: {settings.data}")
     with open_areas(settings) as areas:
@@ -125,29 +150,51 @@ async def running_stack(
             await migrate.ensure(areas, migrate.ALL_SCHEMAS, patience=settings.connect_timeout)
             async with (
                 await open_database(areas, "usher_mgmt") as mgmt,
+                await open_database(areas, "usher_door") as door,
+                await open_database(areas, "usher_reader") as reader,
                 CrashRecorder(mgmt) as crashes,
             ):
                 unused = {"site", *(["front"] if options.front else [])}
                 ports = await claim_ports(mgmt, settings.data, say=say, unused=unused)
                 crashes.ports = ports
-                chunk_before = await chunk_before_run(mgmt)
-                say(f"Starting the processes {', '.join(ROLE_PROCESSES)}.")
-                os.environ.update(process_environment(loaded))
-                supervisor = Supervisor(
-                    process_command(loaded, options),
-                    settings.data / "logs",
-                    say=say,
-                    stop=stop,
-                    hurry=hurry,
-                    open_files=[lock],
-                    on_crash=crashes.add,
+                yield LocalStack(
+                    loaded=loaded,
+                    options=options,
+                    ports=ports,
+                    door=door,
+                    reader=reader,
+                    chunk_before=await chunk_before_run(mgmt),
+                    lock=lock,
+                    crashes=crashes,
                 )
-                async with (
-                    supervisor,
-                    await open_database(areas, "usher_door") as door,
-                    await open_database(areas, "usher_reader") as reader,
-                ):
-                    yield LocalStack(ports, search_page(options, ports), door, reader, chunk_before)
+
+
+@asynccontextmanager
+async def running_processes(
+    stack: LocalStack,
+    stop: asyncio.Event,
+    hurry: asyncio.Event,
+    *,
+    say: ShowMessage,
+    selection: HostSelection,
+) -> AsyncIterator[Supervisor]:
+    """Start every role and wait until all are ready, or until `stop` is set; stop them at the end."""
+    data = stack.loaded.settings.data
+    say(f"Starting the processes {', '.join(ROLE_PROCESSES)}.")
+    os.environ.update(process_environment(stack.loaded))
+    if selection.skipped:
+        write_skipped(data, selection)
+    supervisor = Supervisor(
+        process_command(stack.loaded, stack.options, skips_hosts=bool(selection.skipped)),
+        data / "logs",
+        say=say,
+        stop=stop,
+        hurry=hurry,
+        open_files=[stack.lock],
+        on_crash=stack.crashes.add,
+    )
+    async with supervisor:
+        yield supervisor
 
 
 async def chunk_before_run(db: Database) -> int:
@@ -156,17 +203,16 @@ async def chunk_before_run(db: Database) -> int:
         return int(await store.chunk_before_run.value(conn))
 
 
-def search_page(options: LocalRunOptions, ports: Ports) -> str:
-    return f"http://{options.front or ports.bind('front')}/"
-
-
-def process_command(loaded: LoadedSettings, options: LocalRunOptions) -> Callable[[str], list[str]]:
+def process_command(
+    loaded: LoadedSettings, options: LocalRunOptions, *, skips_hosts: bool
+) -> Callable[[str], list[str]]:
     """The command line of each role process, by its name."""
     words = ["--config", str(loaded.file)] if loaded.file else []
     words += ["--data", str(loaded.settings.data), "role-process"]
     words += ["--keep-warc"] if options.keep_warc else []
     words += ["--front", options.front] if options.front else []
     words += ["--jobs"] if options.jobs else []
+    words += ["--skip-hosts"] if skips_hosts else []
     return lambda name: usher_command(*words, name)
 
 
@@ -184,26 +230,41 @@ async def open_database(areas: AreaDatabases, role: str) -> Database:
     return Database(dsn, size=2, role=await usable_role(dsn, role))
 
 
-async def knock_for_urls(
-    stack: LocalStack, options: LocalRunOptions
-) -> tuple[list[UrlVerdict], list[int]]:
-    """Knock for the URLs; return the door's answers and the numbers of their hosts."""
-    options.parse_urls()  # fails if one is invalid, before anything is stored
+async def knock_for_urls(stack: LocalStack, options: LocalRunOptions) -> Admission:
+    """Knock for the URLs and change their hosts.
+
+    Before the processes start: the first claim of the crawler already has the new delay.
+    """
     texts = await prepare_hosts(stack.door, options.urls, retry=True)
     urls = replace(options, urls=texts).parse_urls()
     names = list(dict.fromkeys(url.host for url in urls))
+    refetched = {}
     if options.again:
         answers = await knock_again(stack.door, urls, options.max_pages)
     else:
+        refetched = await knock_beyond_limits(
+            stack.door,
+            await host_details(stack, names),
+            max_pages=options.max_pages,
+            max_depth=options.max_depth,
+        )
         answers = (await Doorkeeper(stack.door).knock([str(url) for url in urls])).answers
     for answer in answers:
         if answer.verdict is Verdict.REFUSE and answer.url is None:
             raise BadInput(f"{answer.given} was refused: {answer.detail or answer.reason}")
-    async with stack.door.transaction() as conn:
-        if change := host_change(options):
+    if change := host_change(options):
+        async with stack.door.transaction() as conn:
             await admin.change_host(conn, names=names, **change)
+    hosts = await host_details(stack, names)
+    async with stack.reader.transaction() as conn:
+        return Admission(answers, await select_hosts(conn, hosts), refetched)
+
+
+async def host_details(stack: LocalStack, names: Sequence[str]) -> list[HostDetails]:
+    """The registered hosts among these."""
+    async with stack.door.transaction() as conn:
         hosts = [await admin.show_host(conn, name=name) for name in names]
-    return answers, [host.domain64 for host in hosts if host is not None]
+    return [host for host in hosts if host is not None]
 
 
 def host_change(options: LocalRunOptions) -> HostChange:
@@ -218,33 +279,41 @@ def host_change(options: LocalRunOptions) -> HostChange:
 
 
 async def watch_progress(
-    stack: LocalStack, hosts: Sequence[int], stop: asyncio.Event
+    stack: LocalStack, supervisor: Supervisor, selection: HostSelection, stop: asyncio.Event
 ) -> AsyncIterator[CrawlView]:
-    """The progress, twice a second, until the crawl is done or `stop` is set."""
+    """The progress, twice a second, until the crawl is done; or, if `stop` is set, until the crawler has stopped."""
     loop = asyncio.get_running_loop()
     async with LiveCounts(stack.ports) as live:
         while True:
             start = loop.time()
             await live.read_links()
-            view = await read_view(stack, hosts, live)
+            view = await read_view(stack, selection, live)
             yield view
-            if view.progress.done or stop.is_set():
+            if view.progress.done:
+                return
+            if stop.is_set():
+                # It reports the pages of its open chunks when it stops.
+                await supervisor.stop_process("crawler")
+                yield await read_view(stack, selection, live)
                 return
             pause = max(POLL_SECONDS, (loop.time() - start) / POLL_SHARE)
             await wait_up_to(pause, stop)
 
 
-async def read_view(stack: LocalStack, hosts: Sequence[int], live: LiveCounts) -> CrawlView:
+async def read_view(stack: LocalStack, selection: HostSelection, live: LiveCounts) -> CrawlView:
     """The present progress. Pages are counted after the database was read, so none is counted twice."""
     async with stack.reader.transaction() as conn:
         # A redirect, for example to www, adds hosts that the user did not name.
-        opened = await store.open_crawls.column(conn, n=MAX_WATCHED_HOSTS)
-        numbers = sorted({*hosts, *opened})
+        opened = await store.open_crawls.column(
+            conn, skipped=list(selection.skipped), n=MAX_WATCHED_HOSTS
+        )
+        numbers = sorted({*selection.named, *opened})
         progress = await read_progress(conn, numbers)
         after = stack.chunk_before
         run = await read_run(conn, numbers, after=after)
         problems = await page_problems(conn, numbers, after=after, n=MAX_PROBLEMS)
         unsearchable = await unsearchable_pages(conn, numbers, after=after, n=MAX_PROBLEMS)
         speeds = await paces(conn, numbers)
+        skipped = await count_skipped(conn, selection)
     await live.read_pages()
-    return CrawlView(progress, run, unsearchable, problems, speeds, live)
+    return CrawlView(progress, run, unsearchable, problems, speeds, live, skipped)

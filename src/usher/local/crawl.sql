@@ -5,5 +5,6 @@ select coalesce(
 ) as id;
 
 -- name: open_crawls
--- Hosts with an open crawl, the latest first.
-select domain64 from work.hosts where crawl_started is not null order by crawl_started desc limit %(n)s;
+-- Hosts with an open crawl that this run does not skip, the latest first.
+select domain64 from work.hosts where crawl_started is not null and domain64 <> all(%(skipped)s::bigint[])
+order by crawl_started desc limit %(n)s;

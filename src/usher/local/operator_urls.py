@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from usher.crawl import private_permission
-from usher.crawl.http.connect import NOT_TLS
+from usher.crawl.http.connect import LOST_DURING_TLS, NOT_TLS
 from usher.crawl.http.fetch import Fetcher, FetchResponse
 from usher.db.pool import Connection, Database
+from usher.db.statements import load_statements
 from usher.door import admin, guestbook, hosts, private_access
 from usher.urls import Scheme, Url, UrlRefusal, parse
+
+store = load_statements(__file__)
 
 
 async def prepare_hosts(db: Database, texts: Sequence[str], *, retry: bool) -> list[str]:
@@ -51,18 +54,31 @@ async def with_scheme(conn: Connection, text: str) -> str:
 async def with_working_schemes(
     db: Database, fetcher: Fetcher, texts: Sequence[str], *, say: Callable[[str], None]
 ) -> list[str]:
-    """As `with_schemes`, but with http for a new host without a typed scheme that has only http."""
+    """As `with_schemes`, but with http for a host without a typed scheme that has only http and was never fetched."""
     complete = await with_schemes(db, texts)
-    for number, text in enumerate(complete):
-        url = parse(text)
-        if isinstance(url, Url) and not has_scheme(text, url):
-            http = replace(url, scheme=Scheme.HTTP)
-            https_response = await fetch_robots(fetcher, url)
-            has_no_https = https_response.kind == "refused" or https_response.error == NOT_TLS
-            if has_no_https and (await fetch_robots(fetcher, http)).status is not None:
-                say(f"{url.host} has no https ({https_response.error}). The crawl uses {http}")
-                complete[number] = str(http)
+    for number, text in enumerate(texts):
+        url = parse(complete[number])
+        if isinstance(url, UrlRefusal) or has_scheme(text, url) or url.scheme is not Scheme.HTTPS:
+            continue
+        if await has_answered(db, url):
+            continue
+        https_response = await fetch_robots(fetcher, url)
+        http = replace(url, scheme=Scheme.HTTP)
+        if has_no_https(https_response) and (await fetch_robots(fetcher, http)).status is not None:
+            say(f"{url.host} has no https ({https_response.error}). The crawl uses {http}")
+            complete[number] = str(http)
     return complete
+
+
+async def has_answered(db: Database, url: Url) -> bool:
+    """Whether a page of the host was ever fetched."""
+    async with db.transaction() as conn:
+        return bool(await store.has_answered.value(conn, host=url.host))
+
+
+def has_no_https(response: FetchResponse) -> bool:
+    """Whether the host offers no https at this port; a host with an invalid certificate does."""
+    return response.kind == "refused" or response.error in (NOT_TLS, LOST_DURING_TLS)
 
 
 async def fetch_robots(fetcher: Fetcher, url: Url) -> FetchResponse:

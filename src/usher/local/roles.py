@@ -36,6 +36,7 @@ class RoleContext:
     keep_warc: bool = False
     front: str = ""  # HOST:PORT of the search page, if not on loopback
     jobs: bool = False  # whether the roles that run jobs start too
+    skipped_hosts: Sequence[int] = ()  # whose pages no crawler of this run gets
 
     @property
     def settings(self) -> Settings:
@@ -53,7 +54,13 @@ async def mgmt(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     rules, bind = read_policies(context.loaded.workers), context.ports.bind("mgmt")
     endpoints = console_and_feeds(context.loaded)
     await serve(
-        context.settings, bind, rules=rules, extra_endpoints=endpoints, ready=ready, stop=stop
+        context.settings,
+        bind,
+        rules=rules,
+        extra_endpoints=endpoints,
+        skipped_hosts=context.skipped_hosts,
+        ready=ready,
+        stop=stop,
     )
 
 

@@ -158,6 +158,12 @@ class Supervisor:
     async def __aexit__(self, *_: object) -> None:
         await self.stop_all()
 
+    async def stop_process(self, name: str) -> None:
+        """Stop one process; the others continue."""
+        for process in self.processes:
+            if process.name == name:
+                await process.stop(self._hurry)
+
     async def stop_all(self) -> None:
         """Stop the processes in reverse order, so that the crawler can still report to MGMT."""
         for process in reversed(self.processes):

@@ -53,7 +53,7 @@ class PageClaim:
     """How many pages a crawler wants: n pages of at most `width` hosts, at most `depth` of each host.
 
     While fewer than n pages wait, the crawler gets them only after one has waited for `wait`. With `hold`, a host
-    with a crawl delay belongs to this crawler alone until it reports.
+    with a crawl delay belongs to this crawler alone until it reports. It gets no pages of `skipped_hosts`.
     """
 
     n: int = 5
@@ -62,6 +62,7 @@ class PageClaim:
     wait: timedelta = timedelta(seconds=1)
     lease: timedelta = timedelta(minutes=5)
     hold: bool = False
+    skipped_hosts: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,8 @@ async def claim_all(
 ) -> list[ClaimedChunk | None]:
     """Create a chunk for each of these crawlers in one statement.
 
-    They get pages of different hosts, so a later one may get None although pages wait.
+    They get pages of different hosts, so a later one may get None although pages wait. A host that one of them skips
+    is skipped for all.
     """
     return [claimed_chunk(rows) for rows in await claim_rows(conn, claims, now=now, chunk=chunk)]
 
@@ -155,6 +157,7 @@ async def claim_rows(
         waits=array(f"{request.wait.total_seconds()} s" for request in requests),
         leases=array(f"{request.lease.total_seconds()} s" for request in requests),
         holds=array(request.hold for request in requests),
+        skipped=array({host for request in requests for host in request.skipped_hosts}) or "{}",
         now=now,
     )
     rows: list[ClaimRows] = [()] * len(claims)

@@ -5,7 +5,8 @@ select
     c.turn, c.chunk_id, c.id, c.host, c.scheme, c.path, p.port, p.addresses, c.etag, c.last_modified, c.crawl_delay,
     c.text64, c.depth, c.delay_is_set
 from work.claim_links(
-    %(crawlers)s, %(ns)s, %(widths)s, %(depths)s, %(chunk)s, %(waits)s, %(leases)s, %(holds)s, %(now)s
+    %(crawlers)s, %(ns)s, %(widths)s, %(depths)s, %(chunk)s, %(waits)s, %(leases)s, %(holds)s, %(now)s,
+    %(skipped)s
 ) with ordinality c (
     turn, chunk_id, id, host, scheme, path, etag, last_modified, crawl_delay, text64, depth, delay_is_set, place
 )

@@ -9,7 +9,7 @@ from usher.component_health import DISK_FULL
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.observe.stages import MAX_COUNTED
-from usher.urls import url_text
+from usher.urls import Url, url_text
 
 store = load_statements(__file__)
 # Result of work.page_result → why such a page is not searchable.
@@ -30,7 +30,7 @@ class CrawlProgress:
 
     waiting: int
     crawling: int
-    crawled: int  # without the blocked ones
+    crawled: int  # without the blocked ones; also those that wait to be fetched again
     blocked: int  # by robots.txt
     failed: int
     indexed: int
@@ -68,6 +68,14 @@ class PageProblem:
     reason: str
     pages: int
     example: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastResult:
+    """The result of the last fetch of a page in one word (work.page_result), and its reason."""
+
+    result: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +120,24 @@ async def unsearchable_pages(
     """The most common reasons why fetched pages in chunks after this one are not searchable."""
     rows = await store.unsearchable_pages.tuples(conn, hosts=list(hosts), after=after, n=n)
     return [
-        PageProblem(unsearchable_reason(result, status), pages, url_text(scheme, host, path))
-        for result, status, pages, scheme, host, path in rows
+        PageProblem(
+            unsearchable_reason(result, status, detail), pages, url_text(scheme, host, path)
+        )
+        for result, status, detail, pages, scheme, host, path in rows
     ]
 
 
-def unsearchable_reason(result: str, status: int | None) -> str:
+def unsearchable_reason(result: str, status: int | None, detail: str) -> str:
+    """Why a page is not searchable; `detail` says why it has no text, for example a broken PDF."""
     reason = UNSEARCHABLE_REASONS.get(result, result)
+    if detail:
+        return f"{reason}: {detail}"
     return f"HTTP {status}, {reason}" if result in STATUS_RESULTS and status else reason
+
+
+async def last_result(conn: Connection, url: Url) -> LastResult | None:
+    """The last result of a page; None if the page is not known."""
+    return await store.last_result.row(conn, LastResult, host=url.host, path=url.path)
 
 
 async def paces(conn: Connection, hosts: Sequence[int]) -> list[HostPaceView]:

@@ -3,7 +3,10 @@
 select
     count(*) filter (where state = 'pending') as waiting,
     count(*) filter (where state = 'crawling') as crawling,
-    count(*) filter (where state = 'crawled' and work.page_result(g) <> 'blocked') as crawled,
+    count(*) filter (
+        where case when state = 'crawled' then work.page_result(g) <> 'blocked'
+            else state in ('pending', 'crawling') and last_fetched is not null end
+    ) as crawled,
     count(*) filter (where state = 'crawled' and work.page_result(g) = 'blocked') as blocked,
     count(*) filter (where state = 'error') as failed,
     count(indexed_in) as indexed
@@ -73,19 +76,29 @@ order by kind.pages desc, kind.reason;
 -- name: unsearchable_pages
 -- Why pages of these hosts that were fetched in chunks after this one are not searchable, the most common reason first, each
 -- with its first page.
-select kind.result, kind.status, kind.pages, page.scheme, h.name, page.path
+select kind.result, kind.status, kind.detail, kind.pages, page.scheme, h.name, page.path
 from (
-    select work.page_result(g) as result, g.status, count(*) as pages, min(g.id) as first
+    select
+        work.page_result(g) as result, g.status,
+        case when work.page_result(g) = 'empty' then coalesce(g.reason, '') else '' end as detail,
+        count(*) as pages, min(g.id) as first
     from work.guestbook g
     where g.domain64 = any(%(hosts)s) and g.chunk_id > %(after)s
         and g.state = 'crawled' and g.indexed_in is null and work.page_result(g) <> 'blocked'
-    group by 1, 2
-    order by 3 desc, 1, 2
+    group by 1, 2, 3
+    order by 4 desc, 1, 2, 3
     limit %(n)s
 ) kind
 join work.guestbook page on page.id = kind.first
 join work.hosts h on h.domain64 = page.domain64
-order by kind.pages desc, kind.result, kind.status;
+order by kind.pages desc, kind.result, kind.status, kind.detail;
+
+-- name: last_result
+-- The result of the last fetch of a page, and its reason.
+select work.page_result(g) as result, coalesce(g.reason, 'HTTP ' || g.status, '') as reason
+from work.guestbook g
+join work.hosts h using (domain64)
+where h.name = %(host)s and g.path = %(path)s;
 
 -- name: paces
 -- Hosts that are being crawled, with the pause between two requests and what sets it, the slowest first.

@@ -345,7 +345,7 @@ begin
 end
 $$;
 
-CREATE FUNCTION work.claim_links(callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[], leases interval[], holds boolean[], at timestamp with time zone) RETURNS TABLE(turn integer, chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamp with time zone, crawl_delay interval, text64 bigint, depth smallint, delay_is_set boolean)
+CREATE FUNCTION work.claim_links(callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[], leases interval[], holds boolean[], at timestamp with time zone, skipped bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(turn integer, chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamp with time zone, crawl_delay interval, text64 bigint, depth smallint, delay_is_set boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO ''
     SET plan_cache_mode TO 'force_generic_plan'
@@ -364,7 +364,7 @@ declare
     round integer;
     sweep integer;  -- hosts at the head of the queue that are checked together
     candidates bigint[];
-    seen bigint[] := '{}';
+    seen bigint[] := skipped;
     before integer;  -- hosts that were seen in earlier turns
     picked tid[];
     page_hosts bigint[];
@@ -379,7 +379,7 @@ declare
     new_chunks bigint[];
     chunks bigint[];  -- of each turn
 begin
-    if crawlers > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
+    if crawlers > 1 and not grouped and skipped = '{}' and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
         select array_agg(g.place), array_agg(g.domain64), array_agg(((h.place - 1) / need + 1)::integer)
         into picked, page_hosts, turns
         from (

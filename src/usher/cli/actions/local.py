@@ -2,9 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -16,21 +16,26 @@ from usher.cli.output import echo
 from usher.cli.queue_access import queue_transaction
 from usher.crawl.service import make_fetcher
 from usher.db.clock import server_time
+from usher.db.pool import Connection
 from usher.door.batch import UrlVerdict
 from usher.door.rules import Reason, Verdict
 from usher.errors import UsherError
 from usher.local.crawl import (
+    Admission,
     CrawlView,
     LocalRunOptions,
     LocalStack,
     knock_for_urls,
-    running_stack,
+    open_stack,
+    running_processes,
     watch_progress,
 )
 from usher.local.default_tasks import RECRAWL_NAME, add_default_tasks, jobs_find_the_database
+from usher.local.host_selection import EVERY_HOST, HostSelection
 from usher.local.operator_urls import has_scheme, with_working_schemes
 from usher.local.ports import DEMO_DIRECTORY
-from usher.observe.crawl_progress import read_progress
+from usher.local.supervisor import Supervisor
+from usher.observe.crawl_progress import last_result, read_progress
 from usher.shutdown import stop_events
 from usher.telemetry import Log, log_failure, set_up_logging
 from usher.urls import Scheme, UrlRefusal, parse
@@ -43,27 +48,49 @@ REFUSAL_TEXTS: Final = {
     Reason.PAGE_NOT_DUE: "fetched before, and not due yet; --again fetches it now",
     Reason.HOST_NOT_DUE: "the host is not due yet; --again fetches it now",
 }
+FAILED_TEXT: Final = (
+    "its last fetch failed: {reason}. The next attempt is not due yet; --again fetches it now"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRun:
+    """The open stack; Ctrl-C sets `stop`, a second one sets `hurry`, which stops it immediately."""
+
+    app: App
+    stack: LocalStack
+    stop: asyncio.Event
+    hurry: asyncio.Event
 
 
 @asynccontextmanager
-async def start_stack(
-    app: App, options: LocalRunOptions
-) -> AsyncIterator[tuple[LocalStack, asyncio.Event]]:
-    """Run the stack; yields it with the event that Ctrl-C sets. A second Ctrl-C stops it immediately."""
+async def start_run(app: App, options: LocalRunOptions) -> AsyncIterator[LocalRun]:
+    """Open the stack; `start_processes` starts its processes."""
     if app.loaded.origins["log_level"] == "default":
         # This output is for a person; the processes write log files.
         set_up_logging(level="warning", form=app.settings.log_format)
     with stop_events() as (stop, hurry):
         announcement = log_failure(asyncio.create_task(announce_stop(app, stop)), log)
         try:
-            async with running_stack(app.loaded, options, stop, hurry, say=app.say) as stack:
-                try:
-                    yield stack, stop
-                finally:
-                    if not stop.is_set():
-                        app.say("Stopping.")
+            async with open_stack(app.loaded, options, say=app.say) as stack:
+                yield LocalRun(app, stack, stop, hurry)
         finally:
             announcement.cancel()
+
+
+@asynccontextmanager
+async def start_processes(
+    run: LocalRun, selection: HostSelection = EVERY_HOST
+) -> AsyncIterator[Supervisor]:
+    processes = running_processes(
+        run.stack, run.stop, run.hurry, say=run.app.say, selection=selection
+    )
+    async with processes as supervisor:
+        try:
+            yield supervisor
+        finally:
+            if not run.stop.is_set():
+                run.app.say("Stopping.")
 
 
 async def announce_stop(app: App, stop: asyncio.Event) -> None:
@@ -72,58 +99,91 @@ async def announce_stop(app: App, stop: asyncio.Event) -> None:
 
 
 async def crawl(app: App, options: LocalRunOptions, *, serve: bool) -> None:
-    async with start_stack(app, options) as (stack, stop):
-        await crawl_urls(app, stack, options, stop)
-        if serve and not stop.is_set():
-            app.say(f"Search page: {stack.address} (press Ctrl-C to stop)")
-            await stop.wait()
+    options.parse_urls()  # fails if one is invalid, before anything is started
+    async with start_run(app, options) as run:
+        address = run.stack.address
+        async with crawled_urls(run, options):
+            if serve and not run.stop.is_set():
+                app.say(f"Search page: {address} (press Ctrl-C to stop)")
+                await run.stop.wait()
     if not serve:
-        app.say(f"To search, run `usher up` and open {stack.address}")
+        app.say(f"To search, run `usher up` and open {address}")
         app.say("  (`usher crawl --then serve` keeps the search page open.)")
 
 
-async def crawl_urls(
-    app: App, stack: LocalStack, options: LocalRunOptions, stop: asyncio.Event
-) -> None:
-    """Crawl from the first knock until every page is searchable; Abort if `stop` is set before."""
-    if stop.is_set():
+@asynccontextmanager
+async def crawled_urls(run: LocalRun, options: LocalRunOptions) -> AsyncIterator[None]:
+    """Crawl until every page is searchable, then yield while the stack runs; Abort if it is stopped before."""
+    typed = options.urls[0]
+    options, selection = await admit_urls(run, options)
+    if run.stop.is_set():
         raise click.Abort
+    async with start_processes(run, selection) as supervisor:
+        if run.stop.is_set():
+            raise click.Abort
+        view = await show_progress(run, supervisor, selection, options)
+        if not view.progress.done:
+            run.app.say("To continue, run the same command again.")
+            raise click.Abort
+        if message := failure_text(view):
+            raise UsherError(message, hint=failure_hint(typed, options.urls[0]))
+        yield
+
+
+async def admit_urls(
+    run: LocalRun, options: LocalRunOptions
+) -> tuple[LocalRunOptions, HostSelection]:
+    """Knock for the URLs and show what the door refused; return the options with complete URLs, and the hosts."""
+    app, stack = run.app, run.stack
     async with make_fetcher(app.settings) as fetcher:
         urls = await with_working_schemes(stack.door, fetcher, options.urls, say=app.say)
     options = replace(options, urls=urls)
-    answers, hosts = await knock_for_urls(stack, options)
-    await show_refusals(app, stack, hosts, answers)
-    view = await show_progress(app, stack, hosts, stop)
-    if not view.progress.done:
-        app.say("To continue, run the same command again.")
-        raise click.Abort
-    if message := failure_text(view):
-        raise UsherError(message, hint=failure_hint(options.urls[0]))
+    admission = await knock_for_urls(stack, options)
+    for host, pages in admission.refetched.items():
+        verb = "is" if pages == 1 else "are"
+        app.say(
+            f"{printable(host)}: {counted(pages, 'page')} {verb} fetched again,"
+            " to follow links beyond the old limit."
+        )
+    await show_refusals(app, stack, admission)
+    return options, admission.hosts
 
 
-def failure_hint(text: str) -> str:
+def failure_hint(typed: str, complete: str) -> str:
     """What to type after a crawl that fetched nothing: http, if https was only assumed."""
-    url = parse(text)
-    if isinstance(url, UrlRefusal) or has_scheme(text, url):
-        return f"usher explain {text}"
+    url = parse(complete)
+    if isinstance(url, UrlRefusal) or has_scheme(typed, url) or url.scheme is not Scheme.HTTPS:
+        return f"usher explain {complete}"
     http = replace(url, scheme=Scheme.HTTP)
     return f"https was assumed. If the site has no https, type: usher crawl {http}"
 
 
-async def show_refusals(
-    app: App, stack: LocalStack, hosts: Sequence[int], answers: Sequence[UrlVerdict]
-) -> None:
+async def show_refusals(app: App, stack: LocalStack, admission: Admission) -> None:
     """Tell the user which URLs the door refused, or that an earlier crawl continues."""
+    answers = admission.answers
     refused = [answer for answer in answers if answer.verdict is Verdict.REFUSE]
     async with stack.reader.transaction() as conn:
-        progress = await read_progress(conn, hosts)
-    waiting = progress.waiting + progress.crawling
-    if waiting and any(answer.reason in CONTINUED for answer in answers):
-        app.say(f"Continuing the crawl: {counted(waiting, 'page')} waiting.")
-        refused = [answer for answer in refused if answer.reason not in CONTINUED]
-    for answer in refused:
-        reason = REFUSAL_TEXTS.get(answer.reason) or answer.detail or answer.reason
-        app.say(f"{printable(answer.given)}: {printable(reason, MAX_REASON_CHARACTERS)}")
+        progress = await read_progress(conn, admission.hosts.named)
+        waiting = progress.waiting + progress.crawling
+        if waiting and any(answer.reason in CONTINUED for answer in answers):
+            app.say(f"Continuing the crawl: {counted(waiting, 'page')} waiting.")
+            refused = [answer for answer in refused if answer.reason not in CONTINUED]
+        for answer in refused:
+            reason = await refusal_text(conn, answer)
+            app.say(f"{printable(answer.given)}: {printable(reason, MAX_REASON_CHARACTERS)}")
+
+
+async def refusal_text(conn: Connection, answer: UrlVerdict) -> str:
+    """Why the door refused a URL; of a page that is not due, what its last fetch brought."""
+    text = REFUSAL_TEXTS.get(answer.reason) or answer.detail or answer.reason
+    if answer.reason is not Reason.PAGE_NOT_DUE or answer.url is None:
+        return text
+    last = await last_result(conn, answer.url)
+    if last is not None and last.result == "blocked":
+        return last.reason.replace("robots.txt:", "robots.txt forbids it:", 1)
+    if last is not None and last.result == "error":
+        return FAILED_TEXT.format(reason=last.reason)
+    return text
 
 
 def failure_text(view: CrawlView) -> str:
@@ -142,25 +202,26 @@ def failure_text(view: CrawlView) -> str:
 
 
 async def show_progress(
-    app: App, stack: LocalStack, hosts: Sequence[int], stop: asyncio.Event
+    run: LocalRun, supervisor: Supervisor, selection: HostSelection, options: LocalRunOptions
 ) -> CrawlView:
     """Show the progress until the crawl is done or stopped, then the result and what to do next."""
-    display = ProgressDisplay(app, stack.address)
+    app, stack = run.app, run.stack
+    display = ProgressDisplay(app, stack.address, has_delay_option=not options.is_demo)
     with display.on_terminal():
-        async for view in watch_progress(stack, hosts, stop):
+        async for view in watch_progress(stack, supervisor, selection, run.stop):
             display.show(view)
-    for line in result_lines(view, display.elapsed):
+    for line in result_lines(view, display.elapsed, options.parse_urls(), app.settings):
         echo(app.hint(line))
     return view
 
 
 async def run_up(app: App, options: LocalRunOptions) -> None:
-    async with start_stack(app, options) as (stack, stop):
-        if not stop.is_set():
+    async with start_run(app, options) as run, start_processes(run):
+        if not run.stop.is_set():
             await add_tasks(app)
-            mgmt = stack.ports.mgmt_url
-            echo(f"Search page: {stack.address}, MGMT: {mgmt} (press Ctrl-C to stop)")
-        await stop.wait()
+            mgmt = run.stack.ports.mgmt_url
+            echo(f"Search page: {run.stack.address}, MGMT: {mgmt} (press Ctrl-C to stop)")
+        await run.stop.wait()
 
 
 async def add_tasks(app: App) -> None:
@@ -181,17 +242,17 @@ async def run_demo(app: App, *, serve: bool, jobs: bool) -> None:
     """Crawl the demo site into its own data directory."""
     from usher.local.demo import serve_site
 
-    own, options = demo_app(app), LocalRunOptions(delay=0, jobs=jobs)
+    own, options = demo_app(app), LocalRunOptions(delay=0, jobs=jobs, is_demo=True)
     async with (
-        start_stack(own, options) as (stack, stop),
-        serve_site(stack.ports.bind("site")) as address,
+        start_run(own, options) as run,
+        serve_site(run.stack.ports.bind("site")) as address,
     ):
         app.say(f"Demo site: {address}")
-        await crawl_urls(own, stack, replace(options, urls=[address]), stop)
-        if serve and not stop.is_set():
-            app.say(f"Search page: {stack.address} (press Ctrl-C to stop)")
-            app.say("Try: keeper's cat, fog signals, 1893")
-            await stop.wait()
+        async with crawled_urls(run, replace(options, urls=[address])):
+            if serve and not run.stop.is_set():
+                app.say(f"Search page: {run.stack.address} (press Ctrl-C to stop)")
+                app.say("Try: keeper's cat, fog signals, 1893")
+                await run.stop.wait()
 
 
 def demo_app(app: App) -> App:

@@ -20,6 +20,7 @@ from usher.local.crawl import CrawlView
 from usher.observe.causes import system_causes
 from usher.observe.crawl_progress import HostPaceView, PageProblem, RunCounts
 from usher.settings import Settings
+from usher.urls import Url
 from usher.wording import counted, duration_text, printable
 
 LINE_SECONDS: Final = 10.0  # between two lines without a terminal
@@ -34,9 +35,9 @@ PACE_SOURCES: Final = {
     "settings": "the default",
 }
 SKIPPED_LINKS: Final = {
-    Reason.HOST_FULL: "beyond the maximum number of pages (raise it with --max-pages)",
-    Reason.TOO_DEEP: "beyond the maximum depth (raise it with --max-depth)",
-    Reason.FILTERED: "excluded by filters (see `usher hosts show HOST`)",
+    Reason.HOST_FULL: "beyond the maximum number of pages (for more: `usher crawl --max-pages N {urls}`)",
+    Reason.TOO_DEEP: "beyond the maximum depth (for more: `usher crawl --max-depth N {urls}`)",
+    Reason.FILTERED: "excluded by filters (see `usher hosts show {host}`)",
     Reason.HOST_UNKNOWN: "on other hosts (name them to crawl them)",
     Reason.PRIVATE_HOST: "on private hosts (name them to crawl them)",
     Reason.HOST_BLOCKED: "on blocked hosts (see `usher hosts list --policy blocked`)",
@@ -69,8 +70,8 @@ class PageRate:
 class ProgressDisplay:
     """The progress on stderr: redrawn on a terminal, else a line every few seconds."""
 
-    def __init__(self, app: App, address: str) -> None:
-        self._app, self._address = app, address
+    def __init__(self, app: App, address: str, *, has_delay_option: bool = True) -> None:
+        self._app, self._address, self._has_delay_option = app, address, has_delay_option
         self._rate, self._start = PageRate(), time.monotonic()
         self._last = self._start  # the first line after a while: a small crawl needs none
         self._live: Live | None = None
@@ -96,22 +97,24 @@ class ProgressDisplay:
         self._rate.add(live.attempted if live else fetched)
         summary = self._summary(view, fetched)
         if self._live is not None:
-            lines = [summary, *pace_lines(view.paces), *problem_lines(view.problems)]
+            lines = [summary, *self._pace(view), *problem_lines(view.problems)]
             lines += cause_lines(self._app.settings, view)
             self._live.update(Text("\n".join([*lines, f"  Search page: {self._address}"])))
         elif time.monotonic() - self._last >= LINE_SECONDS:
             self._last = time.monotonic()
-            lines = [summary, *pace_lines(view.paces), *self._new_causes(view)]
+            lines = [summary, *self._pace(view), *self._new_causes(view)]
             self._app.say("  ".join(line.strip() for line in lines))
 
     def _summary(self, view: CrawlView, fetched: int) -> str:
         progress, run = view.progress, view.run
         unreported = fetched - run.fetched
         waiting = max(0, progress.waiting + progress.crawling - unreported)
+        has_earlier = progress.indexed > run.indexed
+        earlier = f" ({progress.indexed:,} with earlier runs)" if has_earlier else ""
         parts = [
             f"{fetched:,} fetched",
             f"{waiting:,} waiting",
-            f"{run.indexed:,} searchable",
+            f"{run.indexed:,} searchable{earlier}",
             f"{run.failed:,} failed" if run.failed else "",
             f"{run.blocked:,} blocked by robots.txt" if run.blocked else "",
             f"{self._rate.per_second:,.1f} pages/s",
@@ -122,11 +125,14 @@ class ProgressDisplay:
             parts.append(f"{counted(chunks, 'chunk')} being indexed")
         return "  ".join(filter(None, parts))
 
+    def _pace(self, view: CrawlView) -> list[str]:
+        return pace_lines(view.paces, has_delay_option=self._has_delay_option)
+
     def _new_causes(self, view: CrawlView) -> list[str]:
-        """The causes, unless the last ones differ only in numbers such as the free space."""
+        """The causes, unless the crawl goes on and the last ones differ only in numbers such as the free space."""
         causes = cause_lines(self._app.settings, view)
         last, self._causes = self._causes, [re.sub(r"[\d,.]+", "", cause) for cause in causes]
-        return [] if self._causes == last else causes
+        return [] if self._causes == last and self._rate.per_second else causes
 
     def _time_left(self, waiting: int) -> str:
         seconds = self._rate.seconds_for(waiting) if waiting else None
@@ -140,15 +146,16 @@ def cause_lines(settings: Settings, view: CrawlView) -> list[str]:
     return [f"  {full_disk}", *causes] if full_disk else causes
 
 
-def pace_lines(paces: Sequence[HostPaceView]) -> list[str]:
-    """The hosts that are being crawled, and the pace of the slowest."""
+def pace_lines(paces: Sequence[HostPaceView], *, has_delay_option: bool) -> list[str]:
+    """The hosts that are being crawled, and the pace of the slowest, which the command may have an option for."""
     if not paces:
         return []
     names = ", ".join(printable(pace.host) for pace in paces[:MAX_HOSTS_SHOWN])
     more = len(paces) - MAX_HOSTS_SHOWN
     hosts = f"{names} and {more} more" if more > 0 else names
     slowest = paces[0]
-    change = "" if slowest.set_by == "group" else "; change it with --delay"
+    is_changeable = has_delay_option and slowest.set_by != "group"
+    change = "; change it with --delay" if is_changeable else ""
     return [f"  {hosts}: {pace_text(slowest.delay)}, {PACE_SOURCES[slowest.set_by]}{change}"]
 
 
@@ -176,8 +183,13 @@ def counts_text(counts: RunCounts) -> str:
     return f"{fetched}, {blocked}{counts.indexed:,} searchable"
 
 
-def result_lines(view: CrawlView, elapsed: timedelta) -> Iterator[str]:
-    """What this run fetched, what failed or was skipped and why, each with the command that lists it; then all runs."""
+def result_lines(
+    view: CrawlView, elapsed: timedelta, urls: Sequence[Url], settings: Settings
+) -> Iterator[str]:
+    """What this run fetched, what failed or was skipped and why, each with the command that lists it; then all runs.
+
+    If the crawl is not done, also what hinders it.
+    """
     progress, run = view.progress, view.run
     every = RunCounts(progress.crawled, progress.blocked, progress.failed, progress.indexed)
     state = "done" if progress.done else "stopped"
@@ -189,7 +201,20 @@ def result_lines(view: CrawlView, elapsed: timedelta) -> Iterator[str]:
         yield "  List failed pages: usher pages errors"
     if run.blocked:
         yield "  List blocked pages: usher pages list --result blocked"
+    yield from skipped_lines(view, urls)
+    if not progress.done:
+        yield from cause_lines(settings, view)
+
+
+def skipped_lines(view: CrawlView, urls: Sequence[Url]) -> Iterator[str]:
+    """What this run skipped, and how to crawl it."""
+    hosts = list(dict.fromkeys(url.host for url in urls))
+    host = printable(hosts[0]) if len(hosts) == 1 else "HOST"
+    given = printable(str(urls[0])) if len(urls) == 1 else "URL…"
     links = view.live.links.totals if view.live else {}
     for reason, text in SKIPPED_LINKS.items():
         if number := links.get(reason.value, 0):
-            yield f"  Skipped {counted(number, 'link')} {text}"
+            yield f"  Skipped {counted(number, 'link')} {text.format(host=host, urls=given)}"
+    if view.skipped:
+        verb = "waits" if view.skipped == 1 else "wait"
+        yield f"  {counted(view.skipped, 'page')} of other hosts {verb}: `usher up` crawls them"

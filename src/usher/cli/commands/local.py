@@ -24,10 +24,18 @@ then_choice = click.Choice(["end", "serve"])
     "--delay",
     type=click.FloatRange(0, 86_400),
     metavar="SECONDS",
-    help="Delay between two requests to a host.",
+    help="Delay between two requests to a host; stored for the host.",
 )
-@click.option("--max-pages", type=click.IntRange(1), help="Maximum number of pages per host.")
-@click.option("--max-depth", type=click.IntRange(0, 30_000), help="Maximum clicks from the URL.")
+@click.option(
+    "--max-pages",
+    type=click.IntRange(1),
+    help="Maximum number of pages per host; stored for the host. A higher one continues a crawl.",
+)
+@click.option(
+    "--max-depth",
+    type=click.IntRange(0, 30_000),
+    help="Maximum clicks from the URL; stored for the host. A higher one continues a crawl.",
+)
 @click.option("--again", is_flag=True, help="Fetch pages again that are not due yet.")
 @click.option(
     "--then",
@@ -104,13 +112,19 @@ def demo(app: App, then: str, *, jobs: bool) -> None:
 @keep_option
 @front_option
 @jobs_option
+@click.option("--skip-hosts", is_flag=True)
 @pass_app
-def role_process(app: App, name: str, *, keep_warc: bool, front: str, jobs: bool) -> None:
+def role_process(
+    app: App, name: str, *, keep_warc: bool, front: str, jobs: bool, skip_hosts: bool
+) -> None:
     """Run one process of the local stack; `usher up` starts these."""
+    from usher.local.host_selection import read_skipped
     from usher.local.ports import Ports
     from usher.local.roles import ROLE_PROCESSES, RoleContext, run_process
 
     if name not in ROLE_PROCESSES:
         raise click.BadParameter(f"one of {', '.join(ROLE_PROCESSES)}")
-    context = RoleContext(app.loaded, Ports.read(app.settings.data), keep_warc, front, jobs)
+    data = app.settings.data
+    skipped = read_skipped(data) if skip_hosts else ()
+    context = RoleContext(app.loaded, Ports.read(data), keep_warc, front, jobs, skipped)
     run_service(app, run_process(name, context, ready=echo))

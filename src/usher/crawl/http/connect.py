@@ -25,6 +25,7 @@ from usher.private_hosts import AllowList, HostPermission
 
 # What is wrong with a certificate, by OpenSSL's error codes.
 NOT_TLS: Final = "the host does not speak TLS"
+LOST_DURING_TLS: Final = "the connection was lost during the TLS handshake"
 _CERTIFICATE_ERRORS: Final = {
     9: "is not valid yet",
     10: "has expired",
@@ -148,8 +149,7 @@ class Connector:
         except ConnectionRefusedError as error:
             raise FetchFailure("refused", "the connection was refused") from error
         except ConnectionError as error:
-            during = "during the TLS handshake" if tls_name else "while connecting"
-            words = f"the connection was lost {during}"
+            words = LOST_DURING_TLS if tls_name else "the connection was lost while connecting"
             raise FetchFailure("tls" if tls_name else "reset", words) from error
         except OSError as error:
             words = f"the host is unreachable: {error.strerror or error}"
@@ -163,6 +163,8 @@ def _describe_tls(error: ssl.SSLError) -> str:
         return f"the certificate {_CERTIFICATE_ERRORS.get(error.verify_code, unknown)}"
     if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"):
         return NOT_TLS
+    if isinstance(error, ssl.SSLEOFError):
+        return LOST_DURING_TLS
     reason = (error.reason or "the connection was lost").replace("_", " ").lower()
     return f"the TLS handshake failed: {reason}"
 

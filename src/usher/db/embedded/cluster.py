@@ -25,7 +25,7 @@ from usher.db.embedded.account_files import (
 from usher.db.embedded.binaries import Binaries
 from usher.db.embedded.processes import postmaster_alive
 from usher.db.embedded.tuning import configuration
-from usher.errors import DataUnusable, ServerUnusable, WrongVersion
+from usher.errors import DataUnusable, ServerNotStarted, WrongVersion
 from usher.private_files import make_directory, open_file, write_file
 
 ROLE = DATABASE = "usher"
@@ -163,10 +163,10 @@ class Cluster:
         self.check(*self.account.run(command, stdin=stdin))
 
     def check(self, code: int, output: str) -> None:
-        """Raise DataUnusable if a program failed."""
+        """Raise ServerNotStarted if a program failed."""
         if code:
             tail = " ".join(output.strip().splitlines()[-3:])
-            raise DataUnusable(
+            raise ServerNotStarted(
                 f"PostgreSQL could not create its data directory in {self.data}: {tail}",
                 hint="Check free space and permissions there, or choose another with --data.",
             )
@@ -222,11 +222,11 @@ class Cluster:
                 raise self.not_started(f"not ready after {START_SECONDS} s")
             time.sleep(0.003)
 
-    def not_started(self, reason: str) -> ServerUnusable:
+    def not_started(self, reason: str) -> ServerNotStarted:
         hint = f"Its logs are in {self.log} and {self.start_log}."
         if self.tcp_port:
             hint += f" Is port {self.tcp_port} free?"
-        return ServerUnusable(f"PostgreSQL did not start: {reason}", hint=hint)
+        return ServerNotStarted(f"PostgreSQL did not start: {reason}", hint=hint)
 
     def spawn(self) -> None:
         self.clear_stale_locks()

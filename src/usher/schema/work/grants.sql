@@ -89,7 +89,7 @@ grant execute on function
     work.rest_after_trouble(smallint, interval)
     to usher_mgmt;
 grant execute on function
-    work.claim_links(bigint[], integer[], integer[], integer[], bigint, interval[], interval[], boolean[], timestamptz)
+    work.claim_links(bigint[], integer[], integer[], integer[], bigint, interval[], interval[], boolean[], timestamptz, bigint[])
     to usher_mgmt;
 
 -- PUBLIC may call nothing here. These compute from their arguments alone.

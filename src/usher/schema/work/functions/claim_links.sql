@@ -12,10 +12,11 @@
 --   finds them without an index. (CPU compared with one write for each crawler: 0.94 for one crawler with ten pages of ten hosts,
 --   0.82 for eight crawlers.)
 -- * `delay_is_set` says that the operator set the delay of the host: it replaces the one that robots.txt asks for.
+-- * No crawler gets pages of the hosts in `skipped`: `usher crawl` crawls only the hosts that its user named.
 -- * Crawlers get only dates that the server sent as conditions for their requests.
 create function work.claim_links(
     callers bigint[], ns integer[], widths integer[], eaches integer[], chunk bigint, waits interval[],
-    leases interval[], holds boolean[], at timestamptz
+    leases interval[], holds boolean[], at timestamptz, skipped bigint[] default '{}'
 ) returns table (
     turn integer, chunk_id bigint, id bigint, host text, scheme smallint, path text, etag text, last_modified timestamptz,
     crawl_delay interval, text64 bigint, depth smallint, delay_is_set boolean
@@ -35,7 +36,7 @@ declare
     round integer;
     sweep integer;  -- hosts at the head of the queue that are checked together
     candidates bigint[];
-    seen bigint[] := '{}';
+    seen bigint[] := skipped;
     before integer;  -- hosts that were seen in earlier turns
     picked tid[];
     page_hosts bigint[];
@@ -50,7 +51,7 @@ declare
     new_chunks bigint[];
     chunks bigint[];  -- of each turn
 begin
-    if crawlers > 1 and not grouped and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
+    if crawlers > 1 and not grouped and skipped = '{}' and need <= width and n = all(ns) and width = all(widths) and each = all(eaches) then
         select array_agg(g.place), array_agg(g.domain64), array_agg(((h.place - 1) / need + 1)::integer)
         into picked, page_hosts, turns
         from (
