@@ -3,8 +3,8 @@
 Only commands call this module, with their own arguments: never with lines of a file, a page, a feed or an HTTP call.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
 from usher.crawl import private_permission
 from usher.crawl.http.connect import NOT_TLS
@@ -14,20 +14,49 @@ from usher.door import admin, guestbook, hosts, private_access
 from usher.urls import Scheme, Url, UrlRefusal, parse
 
 
-async def prepare_hosts(db: Database, texts: Sequence[str], *, retry: bool) -> list[str]:
-    """Apply what the operator typed to hosts and pages, before the knock; return the texts, each with its scheme.
+@dataclass(frozen=True, slots=True)
+class TypedUrls:
+    """URLs that the operator typed, each with its scheme, and the numbers of the hosts whose pages got another scheme."""
 
-    Permits connections to hosts that are not public. A typed scheme replaces the stored one. With `retry`, what failed
-    without a response is tried again at once: the cause may be gone, and a person waits.
+    texts: Sequence[str]
+    changed_hosts: Collection[int] = ()
+
+    @property
+    def hosts(self) -> list[str]:
+        return [url.host for text in self.texts if isinstance(url := parse(text), Url)]
+
+
+async def prepare_hosts(db: Database, texts: Sequence[str], *, retry: bool) -> list[str]:
+    """As `apply_typed`, before the knock; with `retry`, what failed without a response is tried again at once.
+
+    The cause may be gone, and a person waits.
     """
+    typed = await apply_typed(db, texts)
+    if retry:
+        async with db.transaction() as conn:
+            await retry_failures(conn, typed.hosts)
+    return list(typed.texts)
+
+
+async def apply_typed(db: Database, texts: Sequence[str]) -> TypedUrls:
+    """Permit connections to hosts that are not public. A typed scheme replaces the stored one."""
     complete = await with_schemes(db, texts)
-    urls = [url for text in complete if isinstance(url := parse(text), Url)]
-    await allow_private_hosts(db, urls)
+    await allow_private_hosts(db, [url for text in complete if isinstance(url := parse(text), Url)])
     async with db.transaction() as conn:
-        await admin.use_schemes(conn, [typed for text in texts if (typed := typed_url(text))])
-        if retry:
-            await retry_failures(conn, [url.host for url in urls])
-    return complete
+        typed = [url for text in texts if (url := typed_url(text))]
+        return TypedUrls(complete, await admin.use_schemes(conn, typed))
+
+
+async def retry_typed(db: Database, typed: TypedUrls, *, everything: bool) -> None:
+    """Try again at once what failed without a response, at all these hosts or where another scheme may work.
+
+    Call it after the knock, so that the door's answers say what happens to each page.
+    """
+    async with db.transaction() as conn:
+        if everything:
+            await retry_failures(conn, typed.hosts)
+        elif typed.changed_hosts:
+            await admin.retry_failures(conn, sorted(typed.changed_hosts))
 
 
 async def with_schemes(db: Database, texts: Sequence[str]) -> list[str]:
