@@ -122,13 +122,13 @@ def test_a_person_sees_errors_by_kind_and_one_page(database: str, tmp_path: Path
         for words in (
             f"page        {web.url('/secret')}", "state       crawled", "last fetch  never",
             "result      blocked: the robots.txt of its host does not allow it",
-            "reason      robots.txt: ", "next visit  Next visit in 30 days", "searchable  no: Its host forbids it",
+            "reason      robots.txt: ", "next visit  In 30 days", "searchable  no: Its host forbids it",
             "→ usher hosts show 127.0.0.1",
         ):  # fmt: skip
             assert words in shown.text, shown.text
         broken = at_terminal("pages", "show", web.url("/broken"), environment=environment).text
         assert "HTTP        status 500" in broken
-        assert "next visit  Next attempt " in broken
+        assert "next visit  At " in broken
         missing = at_terminal("pages", "show", web.url("/never"), environment=environment)
         assert missing.code == 3
         assert re.search(rf"→ usher add (--pass )?{re.escape(web.url('/never'))}", missing.text)

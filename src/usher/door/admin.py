@@ -151,7 +151,7 @@ async def change_host(
 
 
 async def use_schemes(conn: Connection, urls: Sequence[Url]) -> set[int]:
-    """Request these pages with these schemes, because the operator typed them; returns the hosts of those that change."""
+    """Request these pages with these schemes, because the operator typed them; return the hosts of changed pages."""
     hosts = await store.use_schemes.column(
         conn,
         hosts=[url.host for url in urls],

@@ -16,7 +16,7 @@ from usher.urls import Scheme, Url, UrlRefusal, parse
 
 @dataclass(frozen=True, slots=True)
 class TypedUrls:
-    """URLs that the operator typed, each with its scheme, and the numbers of the hosts whose pages got another scheme."""
+    """URLs that the operator typed, each with its scheme, and the numbers of hosts whose pages got another scheme."""
 
     texts: Sequence[str]
     changed_hosts: Collection[int] = ()
@@ -43,7 +43,7 @@ async def apply_typed(db: Database, texts: Sequence[str]) -> TypedUrls:
     complete = await with_schemes(db, texts)
     await allow_private_hosts(db, [url for text in complete if isinstance(url := parse(text), Url)])
     async with db.transaction() as conn:
-        typed = [url for text in texts if (url := typed_url(text))]
+        typed = [named for text in texts if (named := typed_url(text))]
         return TypedUrls(complete, await admin.use_schemes(conn, typed))
 
 

@@ -128,9 +128,10 @@ def has_no_text(url: str, page: GuestbookRow, trail: PageHistory) -> Searchabili
     """The page was settled without a text: gone, moved, forbidden by robots.txt, or not to be indexed."""
     reason = trail.text.reason or ""
     if page.gone:
-        return Searchability(
-            f"Its server answered that it is gone ({reason or f'HTTP {page.status}'})."
+        words = (
+            f"Its server answered that the page does not exist ({reason or f'HTTP {page.status}'})."
         )
+        return Searchability(words, f"usher add --pass {quote(url)}")
     if reason.startswith(BY_ROBOTS):
         return Searchability(
             f"Its host forbids it, by {reason}.", f"usher hosts show {quote(host_of(url))}"

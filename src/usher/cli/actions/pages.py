@@ -214,7 +214,7 @@ def show_page(app: App, url: str, *, as_json: bool) -> None:
     if trail and trail.text.reason:
         show_field("reason", printable(trail.text.reason, MAX_LINE_CHARACTERS))
     show_field("last fetch", time_text(page.last_fetched, now) if page.last_fetched else "never")
-    show_field("next visit", next_visit_text(page, host, now))
+    show_field("next visit", next_visit_text(explanation, page, host))
     if page.chunk_id:
         show_field("chunk", f"{page.chunk_id}, of its last fetch")
     if finding:

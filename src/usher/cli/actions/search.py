@@ -55,7 +55,7 @@ async def search(
 
 
 def running_front_end(app: App) -> str:
-    """The front-end of Usher in the data directory, else of the demo, unless --data names another; "" if neither runs."""
+    """The front-end of Usher in the data directory, else of the demo unless --data is given; "" if neither runs."""
     data = app.settings.data
     if is_run_locked(data):
         return f"http://{Ports.read(data).bind('front')}"
@@ -67,7 +67,7 @@ def running_front_end(app: App) -> str:
 
 
 def check_chosen_directory(app: App) -> None:
-    """Raise Unreachable if --data names a directory where Usher does not run: the default addresses may be another's."""
+    """Raise Unreachable if --data is given and Usher does not run there: the default addresses may be another's."""
     if "data" in app.overrides and app.loaded.origins["mgmt_url"] == "default":
         raise Unreachable(
             f"Usher is not running in {app.settings.data}.", hint=start_hint(app.settings)
