@@ -81,17 +81,23 @@ async def with_working_schemes(
     db: Database, fetcher: Fetcher, texts: Sequence[str], *, say: Callable[[str], None]
 ) -> list[str]:
     """As `with_schemes`, but with http for a new host without a typed scheme that has only http."""
-    complete = await with_schemes(db, texts)
-    for number, text in enumerate(complete):
-        url = parse(text)
-        if isinstance(url, Url) and not has_scheme(text, url):
-            http = replace(url, scheme=Scheme.HTTP)
-            https_response = await fetch_robots(fetcher, url)
-            has_no_https = https_response.kind == "refused" or https_response.error == NOT_TLS
-            if has_no_https and (await fetch_robots(fetcher, http)).status is not None:
-                say(f"{url.host} has no https ({https_response.error}). The crawl uses {http}")
-                complete[number] = str(http)
-    return complete
+    return [
+        await with_working_scheme(fetcher, text, say=say) for text in await with_schemes(db, texts)
+    ]
+
+
+async def with_working_scheme(fetcher: Fetcher, text: str, *, say: Callable[[str], None]) -> str:
+    """The URL with http if the text names no scheme and its host has only http; else the text."""
+    url = parse(text)
+    if isinstance(url, UrlRefusal) or has_scheme(text, url):
+        return text
+    http = replace(url, scheme=Scheme.HTTP)
+    https_response = await fetch_robots(fetcher, url)
+    has_no_https = https_response.kind == "refused" or https_response.error == NOT_TLS
+    if has_no_https and (await fetch_robots(fetcher, http)).status is not None:
+        say(f"{url.host} has no https ({https_response.error}). The crawl uses {http}")
+        return str(http)
+    return text
 
 
 async def fetch_robots(fetcher: Fetcher, url: Url) -> FetchResponse:
