@@ -105,6 +105,22 @@ def test_an_explanation_does_not_contradict_itself(database: str) -> None:
     assert "failed once in a row, status 500" in failed
 
 
+def test_pages_take_the_options_of_their_list_and_name_what_is_no_error(database: str) -> None:
+    assert at(database, "pages").err == "The list is empty.\n"
+    assert (at(database, "remove", "--list").out, at(database, "hosts", "list").out) == ("", "")
+    at(database, "add", "x.example/a")
+    change(database, "update work.guestbook set state = 'crawled', status = 404, gone = true")
+    for words in (("--summary",), ("--host", "x.example"), ("--result", "gone", "--json")):
+        assert at(database, "pages", *words).out == at(database, "pages", "list", *words).out != ""
+    wrong = at(database, "pages", "--host", "x.example", "errors")
+    assert (wrong.code, "usher pages errors …" in wrong.err) == (2, True)
+    errors = at(database, "pages", "errors", "--host", "x.example").err
+    assert errors == (
+        "No page failed.\nThe server has no page at 1 URL.\n"
+        "  → usher pages list --result gone --host x.example\n"
+    )
+
+
 def test_an_explanation_states_no_visit_that_does_not_happen(database: str) -> None:
     at(database, "add", "x.example/a")
     at(database, "hosts", "set", "x.example", "--max-pages", "1")

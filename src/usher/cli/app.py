@@ -158,6 +158,9 @@ def show_list(
     if as_json:
         show_json([to_json(record) for record in records])
         return
+    if not records:
+        app.say("The list is empty.")
+        return
     show_table(headings, rows)
     if records and after and len(records) >= limit:
         app.say(f"  → more may follow: --after {attrgetter(after)(records[-1])}")

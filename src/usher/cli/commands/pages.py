@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from usher.cli import actions
-from usher.cli.app import App, json_option, limit_option, pass_app
+from usher.cli.app import App, json_option, limit_option, pass_app, with_options
 from usher.cli.help import HelpGroup
 
 STATES = ("idle", "pending", "crawling", "crawled", "error")
@@ -16,46 +16,62 @@ RESULTS = (
 host_option = click.option("--host", metavar="HOST", help="Only pages of this host.")
 
 
+list_options = with_options(
+    host_option,
+    click.option(
+        "--state",
+        type=click.Choice((*STATES, *(result for result in RESULTS if result not in STATES))),
+        help="Only in this state, or with this result.",
+    ),
+    click.option(
+        "--result", type=click.Choice(RESULTS), help="Only with this result of the last fetch."
+    ),
+    click.option(
+        "--reason",
+        metavar="TEXT",
+        help="Only with this text in the reason or the kind of the error.",
+    ),
+    click.option(
+        "--older", metavar="TIME", help="Last fetched before this time or duration ago: 7d, 12h."
+    ),
+    click.option("--newer", metavar="TIME", help="Last fetched since this time or duration ago."),
+    limit_option,
+    click.option("--after", metavar="URL", help="Start after this page, from the previous list."),
+    click.option(
+        "--summary", is_flag=True, help="Show only the number of pages by state and result."
+    ),
+    json_option,
+)
+
+
 @click.group(cls=HelpGroup, invoke_without_command=True)
+@list_options
 @click.pass_context
-def pages(context: click.Context) -> None:
+def pages(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List and show pages: what Usher knows about each URL, and which of them could not be fetched.
 
-    Without a command it lists pages, as `usher pages list` does.
+    Without a command it lists pages, as `usher pages list` does, with the same options.
 
     \b
     Examples:
       usher pages
-      usher pages list --host example.com --summary
+      usher pages --host example.com --summary
       usher pages list --result blocked
       usher pages errors
       usher pages show https://example.com/news
     """
-    if context.invoked_subcommand is None:
-        context.invoke(list_)
+    command = context.invoked_subcommand
+    if command is None:
+        context.invoke(list_, **options)
+    elif any(
+        context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        for name in options
+    ):
+        raise click.UsageError(f"Give the options after the command: usher pages {command} …")
 
 
 @pages.command(name="list")
-@host_option
-@click.option(
-    "--state",
-    type=click.Choice((*STATES, *(result for result in RESULTS if result not in STATES))),
-    help="Only in this state, or with this result.",
-)
-@click.option(
-    "--result", type=click.Choice(RESULTS), help="Only with this result of the last fetch."
-)
-@click.option(
-    "--reason", metavar="TEXT", help="Only with this text in the reason or the kind of the error."
-)
-@click.option(
-    "--older", metavar="TIME", help="Last fetched before this time or duration ago: 7d, 12h."
-)
-@click.option("--newer", metavar="TIME", help="Last fetched since this time or duration ago.")
-@limit_option
-@click.option("--after", metavar="URL", help="Start after this page, from the previous list.")
-@click.option("--summary", is_flag=True, help="Show only the number of pages by state and result.")
-@json_option
+@list_options
 @pass_app
 def list_(app: App, /, *, summary: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List pages by host and path: state, result, HTTP status, last fetch, next visit and reason.
