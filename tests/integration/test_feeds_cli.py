@@ -43,6 +43,14 @@ def test_a_typed_private_host_is_permitted_with_its_known_scheme(desk: Desk, sit
     assert url in added.err
 
 
+def test_a_guessed_feed_is_named_as_such(desk: Desk, site: Website) -> None:
+    url = site.add("/feed.xml", Response(RSS, content_type="application/rss+xml"))
+    page = site.add("/", Response(b"<html>nothing</html>"))
+    added = desk.usher("feeds", "add", page)
+    assert added.code == 0, added.err
+    assert f"{page} names no feed. A common address has one: {url}\n" in added.err
+
+
 def test_disable_and_enable_change_the_task(desk: Desk, site: Website) -> None:
     site.add("/feed.xml", Response(status=410))
     number = desk.usher("feeds", "add", "--no-check", site.url("/feed.xml")).out.strip()

@@ -135,14 +135,21 @@ async def test_hostile_titles_and_addresses_are_harmless(front: Front) -> None:
         assert "onfocus=alert(1) x='\"" not in body
 
 
+async def test_the_api_names_its_parameter(front: Front) -> None:
+    wrong = await front.raw("/api/search?q=velvet+seats")
+    assert wrong.status == 422
+    hint = json.loads(wrong.body)["hint"]
+    assert hint == "Did you mean query instead of q? /api/search?query=velvet+seats"
+
+
 async def test_the_page_without_results(front: Front) -> None:
     body = await front.page("https://example.org/a'b?c=d&e=$(x)")
-    assert "Is the page in the guestbook?" in body
-    assert "usher explain &#39;https://example.org/a" in body
-    assert "usher add &#39;https://example.org/a" in body
+    assert "You searched for an address. The operator of this site can add it." in body
+    assert "guestbook" not in body
     body = await front.page("velvt nonsense")
     assert "No page in the index has any of these words" in body
-    assert "usher explain https://example.org/the/page" in body
+    assert "You searched for an address" not in body
+    assert "usher explain" not in body
 
 
 async def test_pages_with_some_of_the_words_follow(front: Front) -> None:
@@ -325,7 +332,7 @@ async def test_a_terminal_separates_weak_matches_as_the_page_does(front: Front) 
     assert 0 < len(strong) < len(data.json["results"])
     above, heading, below = terminal.out.partition("These pages have some of the words:\n")
     assert heading
-    assert below.startswith(f"{len(strong) + 1:>3}. ")
+    assert below.startswith(f"\n{len(strong) + 1:>3}. ")
     assert above.rstrip().count("\n\n") == len(strong) - 1
     assert f"{counted(len(strong), 'result')} with all important words in" in terminal.err
 

@@ -196,7 +196,7 @@ def range_option(
         default=default,
         type=kind(low, high),
         show_default=True,
-        metavar=unit or None,
+        metavar=unit or "N",
         help=text,
     )
 

@@ -85,7 +85,10 @@ async def add_feeds(
             request = check and str(url) not in subscribed
             feed = Subscription(str(url))
             if request:
-                feed = await find_feed(fetcher, url, feeds.host_permission)
+                located = await find_feed(fetcher, url, feeds.host_permission)
+                feed = located.subscription
+                if located.guessed:
+                    app.say(f"{url} names no feed. A common address has one: {feed.url}")
             wanted[feed.url] = Subscription(feed.url, feed.title, feed.site, tuple(tags))
         period = parse_duration(every) if every else None
         new = await subscribe(feeds, list(wanted.values()), period=period, knocks=knocks)
