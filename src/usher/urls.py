@@ -76,6 +76,7 @@ _KNOWN_PREFIXES: Final = tuple(f"{word}//" for word in _KNOWN)
 _HOST: Final = re.compile(
     rf"(?:(?:[a-z0-9_-]{{1,{MAX_LABEL}}}\.)*[a-z0-9_-]{{1,{MAX_LABEL}}}|\[[0-9a-f:]+\])(?::[0-9]+)?"
 )
+_SCHEME_WITHOUT_COLON: Final = re.compile(r"(https?|s?ftp)//", re.IGNORECASE)
 _SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE | re.ASCII)
 _HOST_AND_PORT: Final = re.compile(
     r"[a-z][a-z0-9.-]*:[0-9]{1,5}(?![^/?#\\])", re.IGNORECASE | re.ASCII
@@ -132,6 +133,8 @@ def _parse_bare(text: str) -> Url | UrlRefusal:
     """Parse `example.com/x` and `//example.com/x` as https."""
     if text.startswith("//"):
         return _parse(f"https:{text}")
+    if match := _SCHEME_WITHOUT_COLON.match(text):
+        return UrlRefusal("bad_url", f"A colon is missing: {match[1]}://")
     if not text or text[0] in "/\\?#":
         return UrlRefusal("bad_url", "This names no host, and no page is given that it belongs to.")
     return _parse(f"https://{text}")

@@ -57,7 +57,11 @@ def test_json_has_everything(web: Website) -> None:
         ("/status/404", "HTTP 404"),
         ("/stalled", "the response was incomplete after 3 s"),
         ("/redirect/301", "moved to"),
-        ("/sitemap.xml", "success"),
+        (
+            "/sitemap.xml",
+            "result      empty\nwhy         its content type has no text that Usher reads",
+        ),
+        ("/type/html-as-pdf", "result      empty\nwhy         it is not a readable PDF"),
     ],
 )
 def test_a_page_that_is_not_searchable_has_a_reason_and_exit_code_3(

@@ -34,7 +34,7 @@ def test_due_hosts_are_recrawled_every_night_until_the_operator_removes_the_task
             assert "cron 0 2 * * *" in next(
                 line for line in listed.splitlines() if "nightly-recrawl" in line
             )
-            visit = "next visit  Next visit in 30 days (monthly), with the recrawl of that night."
+            visit = "next visit  In 30 days (monthly), with the recrawl of that night."
             assert visit in usher("hosts", "show", host).text
             assert visit in usher("explain", web.url("/a")).text
             assert usher("db", "shell", "--schema", "work", "--", "-c", DUE).code == 0

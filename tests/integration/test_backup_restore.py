@@ -30,6 +30,7 @@ def test_a_backup_comes_back_elsewhere(
     backup, target = tmp_path / "a" / "backup", tmp_path / "other"
     with psycopg.connect(installation.dsn) as conn:
         conn.execute(LEASE)
+        conn.execute("update work.component set seen_at = now()")
     created = installation.backup(backup)
     assert "chunks      4 of 4" in created.out
     assert f"settings    {tmp_path}/usher.toml" in created.out
@@ -52,6 +53,10 @@ def test_a_backup_comes_back_elsewhere(
     with psycopg.connect(empty_database) as conn:
         assert conn.execute(ENDED_LEASES).fetchone() == (len(CHUNKS), 1)
     assert installation.usher("db", "roles", "check", dsn=empty_database).code == 0
+    status = installation.usher("status", data=target, dsn=empty_database).out
+    assert " 1. Usher is not running. Waiting: " in status
+    assert " 2. " not in status
+    assert "healthy" not in status
     assert not (target / "restore").exists()
     assert not (target / "restore.unfinished").exists()
 

@@ -158,7 +158,8 @@ async def test_what_a_fetch_said(house: House) -> None:
          "It redirects: HTTP 301, permanent redirect to https://x.example/b.", "usher explain https://x.example/b"),
         ({"reason": "asks not to be found", "noindex": True}, "The page asks not to be found.", "usher fetch"),
         ({"reason": None, "noindex": False}, "It was crawled, but it has no text.", "usher fetch"),
-        ({"gone": True, "status": 410}, "Its server answered that it is gone (HTTP 410).", ""),
+        ({"gone": True, "status": 410},
+         "Its server answered that the page does not exist (HTTP 410).", "usher add --pass"),
     ):  # fmt: skip
         await house.page(**known)
         found = await house.finding()
@@ -293,7 +294,7 @@ async def test_what_is_held_back_can_still_be_found(house: House) -> None:
     await house.run(out, page, old, NOW)
     found = await house.finding()
     assert found.is_searchable
-    assert found.words.endswith("Its server answered that it is gone (HTTP 410).")
+    assert found.words.endswith("Its server answered that the page does not exist (HTTP 410).")
     await house.run("update work.stale_copy set held = false, ready = true")
     assert not (await house.finding()).is_searchable
 

@@ -1,6 +1,7 @@
 """`usher feeds` and `usher items` as a person uses them: a site's feed found, polled, listed, exported."""
 
 from support.processes.cli_fixtures import Desk
+from support.processes.commands import usher
 from support.site.website import Response, Website
 
 RSS = b"""<rss version='2.0'><channel><title>News</title><link>https://news.example/</link>
@@ -31,6 +32,23 @@ def test_a_site_is_subscribed_to_polled_and_read(desk: Desk, site: Website) -> N
         one["title"] for one in desk.usher("items", "list", "--tag", "cats", "--json").json
     ] == ["One"]
     assert len(desk.usher("items", "list", "--feed", number, "--since", "1d", "--json").json) == 2
+
+
+def test_a_typed_private_host_is_permitted_with_its_known_scheme(desk: Desk, site: Website) -> None:
+    url = site.add("/feed.xml", Response(RSS, content_type="application/rss+xml"))
+    environment = {"DATABASE_URL": desk.environment["DATABASE_URL"]}
+    assert usher("add", site.add("/", Response(PAGE)), environment=environment).code == 0
+    added = usher("feeds", "add", url.removeprefix("http://"), environment=environment)
+    assert added.code == 0, added.err
+    assert url in added.err
+
+
+def test_a_guessed_feed_is_named_as_such(desk: Desk, site: Website) -> None:
+    url = site.add("/feed.xml", Response(RSS, content_type="application/rss+xml"))
+    page = site.add("/", Response(b"<html>nothing</html>"))
+    added = desk.usher("feeds", "add", page)
+    assert added.code == 0, added.err
+    assert f"{page} names no feed. A common address has one: {url}\n" in added.err
 
 
 def test_disable_and_enable_change_the_task(desk: Desk, site: Website) -> None:

@@ -115,6 +115,8 @@ async def test_a_list_that_stops_early_names_the_place(
         ("connection refused", None, "the connection was refused"),
         ("connection lost", None, "the connection was lost while connecting"),
         ("robots.txt could not be read", None, "Could not read robots.txt (HTTP 503); the host is skipped"),
+        ("DNS", None, "Could not read robots.txt (the name does not exist); the host is skipped"),
+        ("connection refused", None, "Could not read robots.txt (the connection was refused); the host is skipped"),
         ("lost too often", None, "lost too often: its crawler failed"),
         ("Another crawler's own words", None, "Another crawler's own words: 17"),
     ],

@@ -37,10 +37,26 @@ def test_no_sentence_is_cut_off_and_every_group_has_examples(name: str) -> None:
     assert "Examples:" in text
 
 
+def test_the_version_is_an_option_too() -> None:
+    assert run(["--version"], {}).out == run(["version"], {}).out
+
+
+@pytest.mark.parametrize(
+    ("word", "advice"),
+    [("help", "usher COMMAND --help"), ("stop", "Ctrl-C"), ("start", "usher up")],
+)
+def test_a_command_of_other_programs_gets_advice(word: str, advice: str) -> None:
+    done = run([word], {})
+    assert (done.code, done.out) == (2, "")
+    assert f"No such command '{word}'." in done.err
+    assert advice in done.err
+
+
 @pytest.mark.parametrize(
     ("words", "suggestion"),
     [
         (("crwal",), "'crawl'"),
+        (("--vresion",), "'--version'"),
         (("hosts", "lst"), "'list'"),
         (("crawl", "--dela", "1", "https://example.com/"), "'--delay'"),
     ],

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from support.processes.commands import Ran, usher
+from support.site.nginx import NGINX, served
 
 HOST = "127.0.5.1:8090"
 PAGES = "select path, scheme from work.guestbook order by path"
@@ -33,6 +35,37 @@ def test_a_typed_scheme_wins(database: str) -> None:
     assert at(database, "add", "--pass", f"https://{HOST}/a").code == 0
     assert rows(database, PAGES)[:2] == [("/a", HTTPS), ("/b", HTTP)]
     assert rows(database, "select scheme from work.hosts") == [(HTTP,)]
+
+
+def test_a_host_without_https_is_added_with_http(database: str, tmp_path: Path) -> None:
+    if NGINX is None:
+        pytest.skip("nginx is not installed: scripts/packages")
+    (tmp_path / "root").mkdir()
+    with served(tmp_path / "root", tmp_path) as web:
+        bare = f"127.0.0.1:{web.port}"
+        added = at(database, "add", bare)
+    assert added.out == f"admit   new_page            http://{bare}/\n"
+    assert f"{bare} has no https (the host does not speak TLS)." in added.err
+
+
+def test_another_scheme_is_tried_at_once(database: str) -> None:
+    https, http = f"https://{HOST}/a", f"http://{HOST}/a"
+    reason = "Could not read robots.txt (the connection was lost during the TLS handshake)"
+    fails = (
+        f"update work.guestbook set state = 'error', failures = 1, reason = '{reason}', "
+        "next_fetch = now() + interval '1 hour'"
+    )
+    assert at(database, "add", https).code == 0
+    with psycopg.connect(database) as conn:
+        conn.execute(fails.encode())
+    explained = at(database, "explain", https).out
+    assert f"If the site has no https, use http.\n  → usher add {http}\n" in explained
+    assert at(database, "add", https).out.startswith("refuse  page_not_due ")
+    assert at(database, "add", http).out == f"admit   page_due            {http}\n"
+    assert "It waits" in at(database, "explain", http).out
+    with psycopg.connect(database) as conn:
+        conn.execute(fails.encode())
+    assert at(database, "add", "--pass", http).out == f"admit   single_pass         {http}\n"
 
 
 def test_a_url_without_a_scheme_has_the_scheme_that_the_guestbook_has(database: str) -> None:

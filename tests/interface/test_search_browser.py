@@ -97,7 +97,7 @@ def test_no_results_and_a_suggestion(stage: Stage, tab: Tab, visit: Visit) -> No
     visit("/search?q=report+year+theatre")
     tab.picture(stage.pictures / "weak.png")
     visit("/search?q=https%3A%2F%2Fnowhere.example%2Fpage")
-    assert "usher explain https://nowhere.example/page" in tab.text("pre")[0]
+    assert tab.text("pre") == []
     tab.picture(stage.pictures / "nothing.png")
 
 

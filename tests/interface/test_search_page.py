@@ -12,7 +12,9 @@ import pytest
 
 from support.index.rows import Rows, library, running_front_end
 from support.processes.commands import Ran, usher
+from usher.db.embedded.locks import exclusive_lock
 from usher.http.client.pool import HttpPool, HttpResponse
+from usher.local.ports import Ports, StoredPorts
 from usher.query.language import parse_query
 from usher.search.result_view import (
     crumbs,
@@ -24,6 +26,7 @@ from usher.search.result_view import (
     search_path,
 )
 from usher.search.result_view import wanted_address as wanted
+from usher.wording import counted
 
 POLICY = {
     "default-src 'none'",
@@ -132,14 +135,21 @@ async def test_hostile_titles_and_addresses_are_harmless(front: Front) -> None:
         assert "onfocus=alert(1) x='\"" not in body
 
 
+async def test_the_api_names_its_parameter(front: Front) -> None:
+    wrong = await front.raw("/api/search?q=velvet+seats")
+    assert wrong.status == 422
+    hint = json.loads(wrong.body)["hint"]
+    assert hint == "Did you mean query instead of q? /api/search?query=velvet+seats"
+
+
 async def test_the_page_without_results(front: Front) -> None:
     body = await front.page("https://example.org/a'b?c=d&e=$(x)")
-    assert "Is the page in the guestbook?" in body
-    assert "usher explain &#39;https://example.org/a" in body
-    assert "usher add &#39;https://example.org/a" in body
+    assert "You searched for an address. The operator of this site can add it." in body
+    assert "guestbook" not in body
     body = await front.page("velvt nonsense")
     assert "No page in the index has any of these words" in body
-    assert "usher explain https://example.org/the/page" in body
+    assert "You searched for an address" not in body
+    assert "usher explain" not in body
 
 
 async def test_pages_with_some_of_the_words_follow(front: Front) -> None:
@@ -293,6 +303,38 @@ async def test_search_without_a_front_end(front: Front) -> None:
     )
     assert (found.code, found.json["total"]) == (0, 1)
     assert [one.code for one in gone] == [5, 5]
+
+
+async def test_a_data_directory_answers_only_for_itself(front: Front, tmp_path: Path) -> None:
+    data, port = tmp_path / "data", int(front.address.rpartition(":")[2])
+    (data / "demo").mkdir(parents=True)
+    for directory in (data, data / "demo"):
+        StoredPorts(Ports(front=port)).write(directory)
+    asked = ("--data", data, "search", "theatre")
+    gone = await asyncio.to_thread(usher, *asked)
+    assert (gone.code, gone.out) == (5, "")
+    assert f"Usher is not running in {data}.\n  → usher --data {data} up\n" in gone.err
+    with exclusive_lock(data / "run.lock"):
+        assert (await asyncio.to_thread(usher, *asked)).code == 0
+    with exclusive_lock(data / "demo" / "run.lock"):
+        assert (await asyncio.to_thread(usher, *asked)).code == 5
+        environment = {"USHER_DATA": str(data)}
+        demo = await asyncio.to_thread(usher, "search", "theatre", environment=environment)
+    assert (demo.code, "Theatre guide" in demo.out) == (0, True)
+    assert f"The demo answers. Its data directory is {data / 'demo'}." in demo.err
+
+
+async def test_a_terminal_separates_weak_matches_as_the_page_does(front: Front) -> None:
+    data, terminal = await asyncio.gather(
+        front.run("--json", "report theatre"), front.run("report theatre")
+    )
+    strong = [result for result in data.json["results"] if not result["weak"]]
+    assert 0 < len(strong) < len(data.json["results"])
+    above, heading, below = terminal.out.partition("These pages have some of the words:\n")
+    assert heading
+    assert below.startswith(f"\n{len(strong) + 1:>3}. ")
+    assert above.rstrip().count("\n\n") == len(strong) - 1
+    assert f"{counted(len(strong), 'result')} with all important words in" in terminal.err
 
 
 async def test_partial_results_in_a_terminal(tmp_path: Path) -> None:

@@ -95,11 +95,46 @@ def test_an_explanation_does_not_contradict_itself(database: str) -> None:
         "update work.guestbook set state = 'error', status = 500, failures = 1 where path = '/failed'",
     )
     gone = at(database, "explain", "https://x.example/gone").out
-    assert "the server answered that the page is gone" in gone
-    assert "removed from the index after the second" not in gone
+    assert "gone: the server answered that the page does not exist" in gone
+    assert "removed" not in gone
+    assert "ago), status 404\n" in gone
+    assert "  → usher add --pass https://x.example/gone\n" in gone
+    assert "page        crawled; scheme https\n" in gone
     failed = at(database, "explain", "https://x.example/failed").out
     assert "never fetched with success" in failed
     assert "failed once in a row, status 500" in failed
+
+
+def test_pages_take_the_options_of_their_list_and_name_what_is_no_error(database: str) -> None:
+    assert at(database, "pages").err == "The list is empty.\n"
+    assert (at(database, "remove", "--list").out, at(database, "hosts", "list").out) == ("", "")
+    at(database, "add", "x.example/a")
+    change(database, "update work.guestbook set state = 'crawled', status = 404, gone = true")
+    for words in (("--summary",), ("--host", "x.example"), ("--result", "gone", "--json")):
+        assert at(database, "pages", *words).out == at(database, "pages", "list", *words).out != ""
+    wrong = at(database, "pages", "--host", "x.example", "errors")
+    assert (wrong.code, "usher pages errors …" in wrong.err) == (2, True)
+    errors = at(database, "pages", "errors", "--host", "x.example").err
+    assert errors == (
+        "No page failed.\nThe server has no page at 1 URL.\n"
+        "  → usher pages list --result gone --host x.example\n"
+    )
+
+
+def test_an_explanation_states_no_visit_that_does_not_happen(database: str) -> None:
+    at(database, "add", "x.example/a")
+    at(database, "hosts", "set", "x.example", "--max-pages", "1")
+    waiting = at(database, "explain", "x.example/a").out
+    page = waiting.partition("page        ")[2].partition("Answers of the door")[0]
+    assert "due" not in page
+    beyond = at(database, "explain", "x.example/b").out
+    assert "  → usher hosts set x.example --max-pages N\n" in beyond
+    change(database, "update work.guestbook set state = 'crawled', last_fetched = now()")
+    assert at(database, "remove", "https://x.example/a", "--reason", "private").code == 0
+    removed = at(database, "explain", "x.example/a").out
+    assert "Next visit: none, because the operator removed the page." in removed
+    shown = at(database, "pages", "show", "x.example/a").out
+    assert "next visit  None, because the operator removed the page." in shown
 
 
 def test_a_running_demo_is_named(database: str, tmp_path: Path) -> None:
@@ -181,7 +216,7 @@ def test_explain_from_the_door_to_the_result(database: str) -> None:
     ran = at(database, "explain", "https://x.example/a")
     for words in (
         "Answers of the door now", "Crawl and index", "last result: HTTP 200", "by c:1, claimed",
-        "allowed: no rule matches", "HTTP 200, 26 bytes, read", "9s between requests, from its robots.txt",
+        "allowed: no rule matches", "HTTP 200, 26 bytes, read", "9 s between requests, from its robots.txt",
         "failed 2 times: HTTP 429", "hash fffffffffffffffe", ": built, built by b:1", "row 1: loaded on s:1",
         "no copy in row 2", "Searchable now: yes. In chunk", "in 1 of 2 rows.",
     ):  # fmt: skip

@@ -58,5 +58,6 @@ async def test_a_permission_is_for_feeds_of_the_host_itself(database: str) -> No
             with pytest.raises(NotFound):
                 await find_feed(fetcher, at(own, "own.test", "/"), permission)
             assert other.log == []
-            assert (await find_feed(fetcher, there, permission)).url == str(there)
+            located = await find_feed(fetcher, there, permission)
+            assert located.subscription.url == str(there)
             assert (await setup.poll(await setup.add(str(there)))).kind == "fresh"

@@ -235,6 +235,9 @@ def test_an_orderly_stop_is_no_problem_unless_work_waits() -> None:
     assert only.words == "Usher is not running. Waiting: 2 pages."
     jobs = replace(NO_JOBS, types=[JobTypeCounts("fetch", 3, AGO, 0, 0)])
     assert [blocker.kind for blocker in blockers(NOTHING_WAITS, jobs)] == ["not_running"]
+    restored = replace(NOTHING_WAITS, unrestored=UnrestoredState(AGO, "restored from monday", 2))
+    [unloaded] = blockers(restored, NO_JOBS)
+    assert unloaded.words == "Usher is not running. Waiting: 2 chunks to load after the restore."
     assert [blocker.kind for blocker in blockers(NOTHING_WAITS, replace(jobs, scheduled=True))] == [
         "no_watchdog", "row_empty", "jobs_wait",
     ]  # fmt: skip

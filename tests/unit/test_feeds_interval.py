@@ -36,6 +36,14 @@ def test_a_steady_feed_is_polled_twice_per_interval(gap: timedelta) -> None:
     assert "It publishes about every" in found.why
 
 
+def test_the_reason_names_a_rounded_time() -> None:
+    gap = HOUR + timedelta(seconds=51)
+    steadily = next_poll(PollFacts(), steady(gap), now=NOW, fraction=0).why
+    assert steadily == "It publishes about every 61 minutes."
+    silent = next_poll(PollFacts(), steady(HOUR), now=NOW + 22 * HOUR + MINUTE, fraction=0).why
+    assert silent == "Its latest item is 22 hours old."
+
+
 def test_whole_days_count() -> None:
     """The ancestor dropped them: one item each two days and a second was every second to it."""
     gap = 2 * DAY + timedelta(seconds=1)

@@ -98,6 +98,8 @@ REFUSED = {
             "https:///",
             "sftp:",
             "sftp://",
+            "http//a.org",
+            "HTTPS//a.org/x",
             "http://[::1",
             "http://[fe80::1%25e]/",
         ),

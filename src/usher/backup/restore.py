@@ -77,7 +77,7 @@ async def restore(
             await run_in_thread(stage_files, on_progress, backup, staging)
             on_progress("Restoring the database", 0, 0)
             await restore_database(areas, data, backup, pg_bin)
-            await end_leases(areas)
+            await stop_work(areas)
             exchange_files(data, staging)
         restore_marker.clear_marker(data)
         try:
@@ -100,11 +100,12 @@ async def restore_database(areas: AreaDatabases, data: Path, backup: Backup, pg_
         raise
 
 
-async def end_leases(areas: AreaDatabases) -> None:
-    """Let components claim the chunks again that were claimed when the backup was created."""
+async def stop_work(areas: AreaDatabases) -> None:
+    """End the leases, and mark the components as stopped, of the moment when the backup was created."""
     async with await connect(areas.dsn("work")) as conn:
         if (await schema_state(conn, "work")).current:
             await store.end_leases.run(conn)
+            await store.stop_components.run(conn)
 
 
 async def incarnation(areas: AreaDatabases) -> str:

@@ -5,6 +5,12 @@ set lease_until = case when state = 'crawling' then least(lease_until, now()) en
     build_lease_until = case when index_state = 'building' then least(build_lease_until, now()) end
 where state = 'crawling' or index_state = 'building';
 
+-- name: stop_components
+-- Marks the components as stopped that ran when the backup was created: nothing runs while it is restored.
+update work.component
+set state = 'waiting', state_since = now(), state_reason = 'stopped before the restore'
+where state in ('online', 'waiting') and not (state = 'waiting' and state_reason like 'stopped%');
+
 -- name: count_sessions
 -- The number of connections of other processes of Usher to this database.
 select count(*)

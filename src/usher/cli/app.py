@@ -158,6 +158,9 @@ def show_list(
     if as_json:
         show_json([to_json(record) for record in records])
         return
+    if not records:
+        app.say("The list is empty.")
+        return
     show_table(headings, rows)
     if records and after and len(records) >= limit:
         app.say(f"  → more may follow: --after {attrgetter(after)(records[-1])}")
@@ -193,7 +196,7 @@ def range_option(
         default=default,
         type=kind(low, high),
         show_default=True,
-        metavar=unit or None,
+        metavar=unit or "N",
         help=text,
     )
 

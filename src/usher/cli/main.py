@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NoReturn
 
 import click
 
+from usher import __version__
 from usher.cli.app import App
 from usher.cli.help import HelpGroup
 from usher.cli.output import echo
@@ -76,6 +77,12 @@ COMMANDS = {
     name: module for section in COMMAND_SECTIONS.values() for name, module in section.items()
 }
 INTERRUPTED = 130
+# Words that people type because other programs have such a command.
+UNKNOWN_COMMANDS = {
+    "help": "Type `usher --help`, or `usher COMMAND --help`.",
+    "stop": "Press Ctrl-C in the terminal where Usher runs, or send TERM to its process.",
+    "start": "Type `usher up`.",
+}
 
 HELP = """Crawl web sites and search them, on this machine or on many.
 
@@ -130,6 +137,8 @@ class LazyGroup(HelpGroup):
         try:
             return super().resolve_command(ctx, args)
         except click.exceptions.NoSuchCommand as error:  # click knows only imported commands
+            if advice := UNKNOWN_COMMANDS.get(error.command_name):
+                raise click.UsageError(f"{error.message} {advice}", ctx=ctx) from None
             raise click.exceptions.NoSuchCommand(
                 error.command_name, possibilities=COMMANDS, ctx=ctx
             ) from None
@@ -157,6 +166,7 @@ def misplaced_option(error: click.NoSuchOption, group: click.Group) -> click.Usa
 )
 @click.option("--data", type=click.Path(path_type=Path), help="Data directory (also USHER_DATA).")
 @click.option("-v", "--verbose", is_flag=True, help="Log at level debug.")
+@click.version_option(__version__, message="usher %(version)s", help="Show the version.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only data and errors.")
 @click.pass_context
 def root(

@@ -12,7 +12,7 @@ from usher.crawl.politeness import PolitenessPolicy
 from usher.crawl.private_permission import needed_permission
 from usher.crawl.service import make_fetcher
 from usher.errors import BadInput, Unreachable
-from usher.messages.crawler import PageToFetch, PrivateAccess
+from usher.messages.crawler import PageReport, PageToFetch, PrivateAccess
 from usher.settings import Settings
 from usher.urls import UrlRefusal, parse
 
@@ -40,14 +40,14 @@ async def fetch_page(settings: Settings, text: str) -> PageVisit:
 def visit_report(visit: PageVisit) -> dict[str, Any]:
     """Return everything that is known about a visit, as values for JSON."""
     page, response, rules = visit.outcome.page, visit.response, visit.rules
-    documents = documents_of(visit)
+    documents, result = documents_of(visit), result_name(page)
     has_rules = rules and not rules.robots.unavailable
     return {
         "url": str(response.url) if response else page.link,
         "status": page.status,
-        "result": page.result,
-        "why": page.reason,
-        "findable": page.result == "success" and not page.noindex and bool(documents),
+        "result": result,
+        "why": page.reason or ("it has no text to index" if result == "empty" else None),
+        "findable": result == "success",
         "robots": rules.robots.explain(page.link) if rules and has_rules else None,
         "delay": rules.robots.crawl_delay if rules else None,
         "type": page.content_type,
@@ -72,6 +72,19 @@ def visit_report(visit: PageVisit) -> dict[str, Any]:
         ],
         "sitemap": None if visit.sitemap is None else len(visit.sitemap.pages),
     }
+
+
+def result_name(page: PageReport) -> str:
+    """The result of a visit as `usher pages` names it; "success" if the page can be indexed."""
+    match page.result:
+        case "barred":
+            return "blocked"
+        case "success" if page.noindex:
+            return "noindex"
+        case "success" if page.text64 is None:
+            return "empty"
+        case result:
+            return str(result)
 
 
 def documents_of(visit: PageVisit) -> list[PageDocument]:

@@ -150,14 +150,16 @@ async def change_host(
     )
 
 
-async def use_schemes(conn: Connection, urls: Sequence[Url]) -> None:
-    """Request these pages with these schemes, because the operator typed them."""
-    await store.use_schemes.run(
+async def use_schemes(conn: Connection, urls: Sequence[Url]) -> set[int]:
+    """Request these pages with these schemes, because the operator typed them; return the hosts of changed pages."""
+    hosts = await store.use_schemes.column(
         conn,
         hosts=[url.host for url in urls],
         paths=[url.path for url in urls],
         schemes=[int(url.scheme) for url in urls],
+        now=await server_time(conn),
     )
+    return set(hosts)
 
 
 async def retry_failures(conn: Connection, hosts: Sequence[int]) -> int:

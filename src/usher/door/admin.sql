@@ -44,7 +44,8 @@ select work.retry_failures(%(hosts)s::bigint[], %(now)s);
 
 -- name: use_schemes
 -- The operator typed these URLs with a scheme: crawlers use it for these pages. It becomes the scheme of a host that never
--- answered with its stored one, and of the pages of such a host that failed without a response.
+-- answered with its stored one, and of the pages of such a host that failed without a response. Those pages are due at
+-- once. Returns their hosts.
 with typed as materialized (
     select distinct on (h.domain64, given.path) h.domain64, given.path, given.scheme::smallint as scheme, given.position
     from unnest(%(hosts)s::text[], %(paths)s::text[], %(schemes)s::smallint[])
@@ -80,9 +81,12 @@ page as (
     join work.guestbook g using (domain64)
     where g.state = 'error' and g.status is null and (g.domain64, g.path) not in (select domain64, path from typed)
 )
-update work.guestbook g set scheme = page.scheme
+update work.guestbook g
+set scheme = page.scheme,
+    next_fetch = case when g.state = 'error' and g.status is null then least(g.next_fetch, %(now)s) else g.next_fetch end
 from (select * from page order by domain64, path) page
-where g.domain64 = page.domain64 and g.path = page.path and g.scheme <> page.scheme;
+where g.domain64 = page.domain64 and g.path = page.path and g.scheme <> page.scheme
+returning g.domain64;
 
 -- name: change_policy
 -- Opens, pauses or blocks hosts.

@@ -3,8 +3,8 @@
 Only commands call this module, with their own arguments: never with lines of a file, a page, a feed or an HTTP call.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
 from usher.crawl import private_permission
 from usher.crawl.http.connect import LOST_DURING_TLS, NOT_TLS
@@ -17,20 +17,49 @@ from usher.urls import Scheme, Url, UrlRefusal, parse
 store = load_statements(__file__)
 
 
-async def prepare_hosts(db: Database, texts: Sequence[str], *, retry: bool) -> list[str]:
-    """Apply what the operator typed to hosts and pages, before the knock; return the texts, each with its scheme.
+@dataclass(frozen=True, slots=True)
+class TypedUrls:
+    """URLs that the operator typed, each with its scheme, and the numbers of hosts whose pages got another scheme."""
 
-    Permits connections to hosts that are not public. A typed scheme replaces the stored one. With `retry`, what failed
-    without a response is tried again at once: the cause may be gone, and a person waits.
+    texts: Sequence[str]
+    changed_hosts: Collection[int] = ()
+
+    @property
+    def hosts(self) -> list[str]:
+        return [url.host for text in self.texts if isinstance(url := parse(text), Url)]
+
+
+async def prepare_hosts(db: Database, texts: Sequence[str], *, retry: bool) -> list[str]:
+    """As `apply_typed`, before the knock; with `retry`, what failed without a response is tried again at once.
+
+    The cause may be gone, and a person waits.
     """
+    typed = await apply_typed(db, texts)
+    if retry:
+        async with db.transaction() as conn:
+            await retry_failures(conn, typed.hosts)
+    return list(typed.texts)
+
+
+async def apply_typed(db: Database, texts: Sequence[str]) -> TypedUrls:
+    """Permit connections to hosts that are not public. A typed scheme replaces the stored one."""
     complete = await with_schemes(db, texts)
-    urls = [url for text in complete if isinstance(url := parse(text), Url)]
-    await allow_private_hosts(db, urls)
+    await allow_private_hosts(db, [url for text in complete if isinstance(url := parse(text), Url)])
     async with db.transaction() as conn:
-        await admin.use_schemes(conn, [typed for text in texts if (typed := typed_url(text))])
-        if retry:
-            await retry_failures(conn, [url.host for url in urls])
-    return complete
+        typed = [named for text in texts if (named := typed_url(text))]
+        return TypedUrls(complete, await admin.use_schemes(conn, typed))
+
+
+async def retry_typed(db: Database, typed: TypedUrls, *, everything: bool) -> None:
+    """Try again at once what failed without a response, at all these hosts or where another scheme may work.
+
+    Call it after the knock, so that the door's answers say what happens to each page.
+    """
+    async with db.transaction() as conn:
+        if everything:
+            await retry_failures(conn, typed.hosts)
+        elif typed.changed_hosts:
+            await admin.retry_failures(conn, sorted(typed.changed_hosts))
 
 
 async def with_schemes(db: Database, texts: Sequence[str]) -> list[str]:
@@ -60,14 +89,27 @@ async def with_working_schemes(
         url = parse(complete[number])
         if isinstance(url, UrlRefusal) or has_scheme(text, url) or url.scheme is not Scheme.HTTPS:
             continue
-        if await has_answered(db, url):
-            continue
-        https_response = await fetch_robots(fetcher, url)
-        http = replace(url, scheme=Scheme.HTTP)
-        if has_no_https(https_response) and (await fetch_robots(fetcher, http)).status is not None:
-            say(f"{url.host} has no https ({https_response.error}). The crawl uses {http}")
-            complete[number] = str(http)
+        if not await has_answered(db, url):
+            complete[number] = str(await working_url(fetcher, url, say=say))
     return complete
+
+
+async def with_working_scheme(fetcher: Fetcher, text: str, *, say: Callable[[str], None]) -> str:
+    """The URL with http if the text names no scheme and its host has only http; else the text."""
+    url = parse(text)
+    if isinstance(url, UrlRefusal) or has_scheme(text, url):
+        return text
+    return str(await working_url(fetcher, url, say=say))
+
+
+async def working_url(fetcher: Fetcher, url: Url, *, say: Callable[[str], None]) -> Url:
+    """The URL of https, or of http if the host has no https and answers to http."""
+    http = replace(url, scheme=Scheme.HTTP)
+    https_response = await fetch_robots(fetcher, url)
+    if has_no_https(https_response) and (await fetch_robots(fetcher, http)).status is not None:
+        say(f"{url.host} has no https ({https_response.error}). The crawl uses {http}")
+        return http
+    return url
 
 
 async def has_answered(db: Database, url: Url) -> bool:

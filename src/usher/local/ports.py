@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from shlex import quote
 from typing import Final, Self
 
 from usher.crawl.own_endpoints import PORTS_FILE
@@ -24,7 +25,10 @@ SHUTDOWN_SECONDS: Final = 20.0  # processes of a killed run stop by themselves
 RUN_LOCK_FILE: Final = "run.lock"
 DEMO_DIRECTORY: Final = "demo"  # in the data directory
 MAX_PID_BYTES: Final = 20
-ADD_HINT: Final = "Add pages to it with `usher add`, or use another directory with --data."
+ADD_HINT: Final = (
+    "Add pages to it with `usher add URL`, set limits with `usher hosts set HOST --max-pages N --crawl-delay SECONDS`, "
+    "or use another directory with --data."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,8 @@ async def exclusive_run(
         run = run_lock.fileno()
         if not run_lock.try_take():
             pid = os.pread(run, MAX_PID_BYTES, 0).decode()
+            if data.name == DEMO_DIRECTORY and hint is ADD_HINT:
+                hint = f"The demo runs: usher --data {quote(str(data))} search WORDS"
             raise Conflict(
                 f"Usher is already running in {data} (pid {pid}).",
                 hint=hint,

@@ -13,6 +13,7 @@ from usher.mgmt.page_history import ChunkCopy, HostRest, PageHistory
 from usher.mgmt.queries import stage
 
 TARGET: Final = re.compile(r"https?://\S+$")
+NO_HTTPS: Final = re.compile("does not speak TLS|during the TLS handshake|connection was refused")
 BY_ROBOTS: Final = "robots.txt:"
 
 
@@ -81,13 +82,21 @@ def not_indexed(
                 "It is known, but no knock asked to crawl it.", f"usher add {quote(url)}"
             )
         case "error":
-            why = trail.text.reason or (f"HTTP {page.status}" if page.status else "no answer")
-            again = f"The next attempt is due {moment(page.next_fetch)}."
-            return Searchability(
-                f"Its last fetch failed: {why}. {again}", f"usher add --pass {quote(url)}"
-            )
+            return has_failed(url, page, trail)
         case _:
             return has_no_text(url, page, trail)
+
+
+def has_failed(url: str, page: GuestbookRow, trail: PageHistory) -> Searchability:
+    """The last fetch failed; if the host may have only http, the command tries that."""
+    why = trail.text.reason or (f"HTTP {page.status}" if page.status else "no answer")
+    words = f"Its last fetch failed: {why}. The next attempt is due {moment(page.next_fetch)}."
+    if url.startswith("https:") and not page.last_fetched and NO_HTTPS.search(why):
+        http = url.replace("https:", "http:", 1)
+        return Searchability(
+            f"{words} If the site has no https, use http.", f"usher add {quote(http)}"
+        )
+    return Searchability(words, f"usher add --pass {quote(url)}")
 
 
 def is_waiting(host: str, rest: HostRest, trail: PageHistory, now: datetime) -> Searchability:
@@ -119,9 +128,10 @@ def has_no_text(url: str, page: GuestbookRow, trail: PageHistory) -> Searchabili
     """The page was settled without a text: gone, moved, forbidden by robots.txt, or not to be indexed."""
     reason = trail.text.reason or ""
     if page.gone:
-        return Searchability(
-            f"Its server answered that it is gone ({reason or f'HTTP {page.status}'})."
+        words = (
+            f"Its server answered that the page does not exist ({reason or f'HTTP {page.status}'})."
         )
+        return Searchability(words, f"usher add --pass {quote(url)}")
     if reason.startswith(BY_ROBOTS):
         return Searchability(
             f"Its host forbids it, by {reason}.", f"usher hosts show {quote(host_of(url))}"

@@ -316,8 +316,8 @@ class Watchdog:
         COMPACTED_CHUNKS.labels("made").inc(len(done.made))
         COMPACTED_CHUNKS.labels("given_up").inc(len(done.given_up))
         begun = [merge.chunk_id for merge in done.begun]
-        retired, made, given_up = len(done.retired), done.made, done.given_up
-        log.info("compacted", retired=retired, begun=begun, made=made, given_up=given_up)
+        retired, given_up = len(done.retired), done.given_up
+        log.info("compacted", retired=retired, begun=begun, made=done.made, given_up=given_up)
 
     async def reindex(self, conn: Connection, now: datetime) -> None:
         """Index pages again whose anchors or template changed much; forget the anchors of links that are gone."""

@@ -23,6 +23,7 @@ DISK_STEP: Final = "Free some space there, or move its data directory to a large
 NOT_RUNNING_KINDS: Final = frozenset(
     {
         "no_watchdog",
+        "restoring",
         "no_crawler",
         "no_builder",
         "crawlers_behind",
@@ -92,6 +93,8 @@ def not_running_blockers(work: WorkStatus, *, jobs_wait: bool) -> Iterator[Block
         if number
     ]
     waiting += ["jobs"] if jobs_wait else []
+    if work.unrestored and work.unrestored.chunks:
+        waiting.append(f"{counted(work.unrestored.chunks, 'chunk')} to load after the restore")
     if waiting:
         words = f"Usher is not running. Waiting: {', '.join(waiting)}."
         yield Blocker("not_running", words, "usher up")

@@ -45,15 +45,16 @@ DECISION_ROWS: Final = MappingProxyType(
 )
 
 
-# The command that helps against a refusal, and whether its argument is the URL or the host.
+# The command that helps against a refusal, with the URL or the host.
 REMEDIES: Final = MappingProxyType(
     {
-        Reason.HOST_NOT_DUE: ("usher add --pass", "url"),
-        Reason.PAGE_NOT_DUE: ("usher add --pass", "url"),
-        Reason.HOST_BLOCKED: ("usher hosts open", "host"),
-        Reason.HOST_PAUSED: ("usher hosts open", "host"),
-        Reason.FILTERED: ("usher hosts show", "host"),
-        Reason.HOST_FULL: ("usher hosts show", "host"),
+        Reason.HOST_NOT_DUE: "usher add --pass {url}",
+        Reason.PAGE_NOT_DUE: "usher add --pass {url}",
+        Reason.HOST_BLOCKED: "usher hosts open {host}",
+        Reason.HOST_PAUSED: "usher hosts open {host}",
+        Reason.FILTERED: "usher hosts show {host}",
+        Reason.HOST_FULL: "usher hosts set {host} --max-pages N",
+        Reason.TOO_DEEP: "usher hosts set {host} --max-depth N",
     }
 )
 
@@ -174,12 +175,10 @@ def not_in_guestbook(explanation: UrlExplanation, url: Url) -> Searchability:
     first = explanation.would[0]
     if first.verdict is not Verdict.REFUSE:
         return Searchability("It was never added.", f"usher add {quote(str(url))}")
-    why = f" ({first.detail})" if first.detail else ""
+    why = f" ({first.detail.removesuffix('.')})" if first.detail else ""
     words = f"It is not in the guestbook, and the door would refuse it: {first.reason}{why}."
-    command, of = REMEDIES.get(first.reason, ("", ""))
-    return Searchability(
-        words, f"{command} {quote(str(url) if of == 'url' else url.host)}" if of else ""
-    )
+    command = REMEDIES.get(first.reason, "")
+    return Searchability(words, command.format(url=quote(str(url)), host=quote(url.host)))
 
 
 def removed_by_operator(removal: Removal) -> Searchability:

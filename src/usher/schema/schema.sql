@@ -817,16 +817,17 @@ CREATE FUNCTION work.error_kind(page work.guestbook) RETURNS text
     select case
         when page.reason is null then coalesce('HTTP ' || page.status, 'no response')
         when page.reason like 'HTTP %' then substring(page.reason from '^HTTP \d+')
-        when page.reason like 'Could not read robots.txt%' then 'robots.txt could not be read'
-        when page.reason like 'the name %' then 'DNS'
-        when page.reason like any (array['no connection within%', 'no response within%', 'no data for%', 'the response was incomplete%'])
+        when c.cause like 'the name %' then 'DNS'
+        when c.cause like any (array['no connection within%', 'no response within%', 'no data for%', 'the response was incomplete%'])
             then 'timeout'
-        when page.reason like any (array['the certificate %', '%TLS%']) then 'TLS'
-        when page.reason like 'the connection was refused%' then 'connection refused'
-        when page.reason like any (array['the connection was lost%', 'the host closed the connection%']) then 'connection lost'
-        when page.reason like 'the host is unreachable%' then 'unreachable'
+        when c.cause like any (array['the certificate %', '%TLS%']) then 'TLS'
+        when c.cause like 'the connection was refused%' then 'connection refused'
+        when c.cause like any (array['the connection was lost%', 'the host closed the connection%']) then 'connection lost'
+        when c.cause like 'the host is unreachable%' then 'unreachable'
+        when page.reason like 'Could not read robots.txt%' then 'robots.txt could not be read'
         else left(split_part(page.reason, ':', 1), 60)
     end
+    from (select coalesce(substring(page.reason from '^Could not read robots\.txt \((.*)\)'), page.reason) as cause) c
 $$;
 
 CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT reported integer, OUT unreported integer) RETURNS record

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, Final
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Meta, Struct
@@ -162,7 +163,9 @@ def gov_query(call: ComponentCall[None]) -> GovQuery:
         hint = f"limit is from 1 to 50, offset from 0 to {json_results.MAX_OFFSET}."
         raise BadInput(f"{error}.", hint=hint) from error
     if not params.query.strip():
-        hint = "Example: /api/search?query=velvet"
+        given = call.request.query_params.get("q", "")
+        example = f"/api/search?{urlencode({'query': given or 'velvet'})}"
+        hint = f"Did you mean query instead of q? {example}" if given else f"Example: {example}"
         raise BadInput("The parameter query is missing or empty.", hint=hint)
     return params
 

@@ -1,6 +1,5 @@
 """Renders the search page from the templates, which escape all text. The page needs no script."""
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -32,7 +31,6 @@ class SearchPages:
             day=result_view.day,
             duration=result_view.duration,
             language=result_view.language,
-            quoted=shlex.quote,
         )
         self._templates.globals.update(
             assets={name: asset.path for name, asset in assets.items()},

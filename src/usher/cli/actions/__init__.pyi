@@ -4,6 +4,7 @@ from usher.cli.actions import backup as backup
 from usher.cli.actions import chunks as chunks
 from usher.cli.actions import components as components
 from usher.cli.actions import console as console
+from usher.cli.actions import crawler as crawler
 from usher.cli.actions import domain64 as domain64
 from usher.cli.actions import explain as explain
 from usher.cli.actions import feeds as feeds

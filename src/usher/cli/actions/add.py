@@ -3,6 +3,7 @@
 Only the counts of a batch are kept, so memory use does not grow with the number of URLs.
 """
 
+import asyncio
 import os
 import sys
 import time
@@ -17,10 +18,17 @@ from usher.cli import url_input
 from usher.cli.app import App, show_json, show_table
 from usher.cli.door_access import open_door
 from usher.cli.output import echo, style
+from usher.crawl.service import make_fetcher
 from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Reason, Verdict
-from usher.local.operator_urls import prepare_hosts, with_schemes
+from usher.local.operator_urls import (
+    TypedUrls,
+    apply_typed,
+    retry_typed,
+    with_schemes,
+    with_working_schemes,
+)
 from usher.wording import encodable, json_line, printable, without_password
 
 MAX_LISTED_ANSWERS = 50  # more are only counted
@@ -85,6 +93,11 @@ class AddOptions:
         return Knock("full" if self.full else "single", self.hall_pass)
 
     @property
+    def by_person(self) -> bool:
+        """Whether a person types the URLs: a job is no person, and neither is a long list of arguments."""
+        return len(self.urls) <= MAX_LISTED_ANSWERS and "USHER_JOB_ID" not in os.environ
+
+    @property
     def lists_answers(self) -> bool:
         listed = not self.files and "-" not in self.urls and len(self.urls) <= MAX_LISTED_ANSWERS
         return listed and not self.summary and not self.as_lines
@@ -97,7 +110,8 @@ async def add_urls(app: App, options: AddOptions) -> AnswerCounts:
         files: list[BinaryIO] = [sys.stdin.buffer] if "-" in options.urls else []
         files += [stack.enter_context(path.open("rb")) for path in options.files]
         async with open_door(app) as doorkeeper:
-            options = await prepare_typed(doorkeeper, options)
+            typed = await prepare_typed(app, doorkeeper, options)
+            options = replace(options, urls=(*typed.texts, *(["-"] if "-" in options.urls else [])))
             bar = stack.enter_context(progress(files, visible=shows_progress(app, options, files)))
             async for answers in answer_batches(doorkeeper, options, files, bar):
                 counts.add(answers)
@@ -107,24 +121,26 @@ async def add_urls(app: App, options: AddOptions) -> AnswerCounts:
                     echo("\n".join(lines))
                 elif options.lists_answers:
                     listed += answers.answers
+            if options.by_person and not options.dry_run:
+                await retry_typed(doorkeeper.db, typed, everything=options.hall_pass)
     show_result(app, options, counts, listed, time.monotonic() - start)
     return counts
 
 
-async def prepare_typed(doorkeeper: Doorkeeper, options: AddOptions) -> AddOptions:
-    """Permit private hosts, apply schemes and retry failures for URLs that a person types, as `usher crawl` does.
+async def prepare_typed(app: App, doorkeeper: Doorkeeper, options: AddOptions) -> TypedUrls:
+    """Permit private hosts and apply schemes for URLs that a person types, as `usher crawl` does.
 
-    A dry run changes nothing and only reads the schemes. A job is no person, and neither is a long list of arguments.
+    A dry run changes nothing and only reads the schemes.
     """
-    is_long = len(options.urls) > MAX_LISTED_ANSWERS
-    if is_long or "USHER_JOB_ID" in os.environ:
-        return options
-    typed = [url for url in options.urls if url != "-"]
+    typed, db = [url for url in options.urls if url != "-"], doorkeeper.db
+    if not options.by_person:
+        return TypedUrls(typed)
     if options.dry_run:
-        urls = await with_schemes(doorkeeper.db, typed)
-    else:
-        urls = await prepare_hosts(doorkeeper.db, typed, retry=options.hall_pass)
-    return replace(options, urls=(*urls, *(["-"] if "-" in options.urls else [])))
+        return TypedUrls(await with_schemes(db, typed))
+    async with make_fetcher(app.settings) as fetcher:
+        working = [with_working_schemes(db, fetcher, [url], say=app.say) for url in typed]
+        texts = [text for [text] in await asyncio.gather(*working)]
+    return await apply_typed(db, texts)
 
 
 async def answer_batches(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 
 from usher.backup import contents
@@ -15,12 +16,12 @@ from usher.backup import restore as restoring
 from usher.backup.contents import Backup, BackupInfo
 from usher.backup.progress import OnProgress
 from usher.cli.app import App, run, show_field, show_json
-from usher.cli.output import echo
+from usher.cli.output import display_time, echo
 from usher.db.areas import configured_dsns, open_areas
 from usher.errors import UsherError
 from usher.private_files import OWNER_ONLY_UMASK
 from usher.schema import databases, migrate
-from usher.wording import counted
+from usher.wording import counted, time_text
 
 MEGABYTE = 1e6
 
@@ -49,7 +50,8 @@ def create(app: App, directory: Path, base: Path | None, *, as_json: bool) -> No
 
 
 def show_info(info: BackupInfo) -> None:
-    show_field("taken", f"{info.taken} from {info.data} on {info.machine}")
+    taken = time_text(datetime.fromisoformat(info.taken), display_time())
+    show_field("taken", f"{taken} from {info.data} on {info.machine}")
     show_field("files", f"{counted(info.files, 'file')}, {info.bytes / MEGABYTE:,.1f} MB")
     show_field("chunks", f"{info.chunks - info.missing:,} of {info.chunks:,}")
     if info.missing:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from http import HTTPStatus
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from usher.door import cadence
 from usher.door.admin import HostDetails
 from usher.door.guestbook import GuestbookRow
 from usher.door.removals import Removal
-from usher.door.rules import Reason
+from usher.door.rules import WAITING_STATES, Reason
 from usher.local.operator_urls import with_schemes
 from usher.mgmt import queries
 from usher.mgmt.chunks import Chunk
@@ -132,14 +133,16 @@ def show_page(explanation: "UrlExplanation") -> None:
     if explanation.url and explanation.path and explanation.path != explanation.url.path:
         show_field("stored as", f"{explanation.path} (the filters remove the rest)")
     if explanation.page:
-        show_field("page", *page_lines(explanation.page, explanation.now))
+        show_field("page", *page_lines(explanation, explanation.page))
     elif explanation.host and not explanation.filtered:
         show_field("page", "not in the guestbook")
 
 
-def page_lines(page: GuestbookRow, now: datetime) -> Iterator[str]:
+def page_lines(explanation: "UrlExplanation", page: GuestbookRow) -> Iterator[str]:
+    now = explanation.now
     yield page_state_text(page, now)
-    yield f"due {'since ' if page.next_fetch <= now else ''}{time_text(page.next_fetch, now)}"
+    if page.state not in WAITING_STATES and not explanation.removals:
+        yield f"due {'since ' if page.next_fetch <= now else ''}{time_text(page.next_fetch, now)}"
     if page.last_fetched:
         yield f"last fetched {time_text(page.last_fetched, now)}{response_text(page)}"
     else:
@@ -149,7 +152,7 @@ def page_lines(page: GuestbookRow, now: datetime) -> Iterator[str]:
     if page.failures:
         yield f"failed {times(page.failures)} in a row{response_text(page)}"
     if page.gone:
-        yield "removed: the server answered that the page is gone"
+        yield "gone: the server answered that the page does not exist"
     if page.depth:
         yield f"{counted(page.depth, 'click')} from the start of the crawl"
     if page.cadence:
@@ -163,16 +166,20 @@ def page_state_text(page: GuestbookRow, now: datetime) -> str:
     texts = {
         "pending": f"waits to be crawled{since}{front}",
         "crawling": f"is being crawled{chunk}, admitted{since.removeprefix(' since')}",
-        "crawled": "crawled",
+        "crawled": "",
         "error": "the last fetch failed",
         "idle": "known, never admitted",
     }
-    return f"{page.state}: {texts[page.state]}; scheme {Scheme(page.scheme).word}"
+    text = f": {texts[page.state]}" if texts[page.state] else ""
+    return f"{page.state}{text}; scheme {Scheme(page.scheme).word}"
 
 
 def response_text(page: GuestbookRow) -> str:
+    """The status, and the type and length of the content; those of an error page are not stored."""
     if page.status is None:
         return ""
+    if page.status // 100 != HTTPStatus.OK // 100 and page.status != HTTPStatus.NOT_MODIFIED:
+        return f", status {page.status}"
     length = f", {page.content_length:,} bytes" if page.content_length else ""
     return f", status {page.status}, {page.content_type or 'unknown type'}{length}"
 
@@ -224,7 +231,8 @@ def crawl_fields(explanation: "UrlExplanation") -> Iterator[Field]:
     now, decision = explanation.now, explanation.robots
     if explanation.trail and explanation.page and explanation.host:
         lines = crawl_lines(explanation.page, explanation.trail, now)
-        yield "crawl", [*lines, next_visit_text(explanation.page, explanation.host, now)]
+        visit = next_visit_text(explanation, explanation.page, explanation.host)
+        yield "crawl", [*lines, f"Next visit: {visit[0].lower()}{visit[1:]}"]
     if decision:
         rule = printable(decision.rule, MAX_REASON_CHARACTERS)
         allowed = f"{'allowed' if decision.allowed else 'not allowed'}: {rule}"
@@ -257,20 +265,26 @@ def crawl_lines(page: GuestbookRow, trail: PageHistory, now: datetime) -> Iterat
         yield f"lost {times(text.attempts)} because its crawler failed"
 
 
-def next_visit_text(page: GuestbookRow, host: HostDetails, now: datetime) -> str:
-    rhythm = cadence.show(page.cadence or host.cadence or host.general_cadence)
+def next_visit_text(explanation: "UrlExplanation", page: GuestbookRow, host: HostDetails) -> str:
+    """When a crawler fetches the page again; the heading before it says "next visit"."""
+    now, rhythm = (
+        explanation.now,
+        cadence.show(page.cadence or host.cadence or host.general_cadence),
+    )
+    if explanation.removals:
+        return "None, because the operator removed the page."
     match page.state:
         case "pending":
-            return "Next visit as soon as the host is ready and a crawler claims the page."
+            return "As soon as the host is ready and a crawler claims the page."
         case "crawling":
             return "A crawler is fetching it now."
         case "error":
             failures = f"after {times(page.failures)} without success"
-            return f"Next attempt {time_text(page.next_fetch, now)}, {failures}."
+            return f"At {time_text(page.next_fetch, now)}, {failures}."
         case _ if page.next_fetch > now:
-            return f"Next visit in {duration_text(page.next_fetch - now)} ({rhythm})."
+            return f"In {duration_text(page.next_fetch - now)} ({rhythm})."
         case _:
-            return f"Due for its next visit ({rhythm})."
+            return f"Due now ({rhythm})."
 
 
 def text_lines(trail: PageHistory) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ from usher.cli.area_access import call_in
 from usher.cli.output import display_time, echo
 from usher.cli.queue_access import parse_duration
 from usher.db.pool import Connection
-from usher.errors import BadInput, NotFound
+from usher.errors import BadInput, NotFound, Unreachable
 from usher.feeds import opml
 from usher.feeds.items import search
 from usher.feeds.items.search import ItemSummary
@@ -30,6 +30,7 @@ from usher.urls import Url, UrlRefusal, parse
 from usher.wording import printable, record_json, records_json, relative_time, time_text
 
 if TYPE_CHECKING:
+    from usher.crawl.http.fetch import Fetcher
     from usher.feeds.items.clean_job import CleanupStatus
     from usher.feeds.items.full_pages import PageCounts
     from usher.feeds.poll.outcome import PollOutcome
@@ -73,8 +74,10 @@ async def add_feeds(
     from usher.crawl.service import make_fetcher
     from usher.feeds.poll.find_feed import find_feed
 
-    parsed = [parse_feed_url(text) for text in urls]
+    for text in urls:
+        parse_feed_url(text)
     async with open_feeds(app) as feeds, make_fetcher(app.settings) as fetcher:
+        parsed = await prepare_typed(app, feeds, fetcher, urls)
         async with feeds.search.transaction() as conn:
             subscribed = {str(url) for url in parsed if await lookup_feed(conn, str(url))}
         wanted: dict[str, Subscription] = {}
@@ -82,13 +85,32 @@ async def add_feeds(
             request = check and str(url) not in subscribed
             feed = Subscription(str(url))
             if request:
-                feed = await find_feed(fetcher, url, feeds.host_permission)
+                located = await find_feed(fetcher, url, feeds.host_permission)
+                feed = located.subscription
+                if located.guessed:
+                    app.say(f"{url} names no feed. A common address has one: {feed.url}")
             wanted[feed.url] = Subscription(feed.url, feed.title, feed.site, tuple(tags))
         period = parse_duration(every) if every else None
         new = await subscribe(feeds, list(wanted.values()), period=period, knocks=knocks)
         async with feeds.search.transaction() as conn:
             rows = [(await lookup_feed(conn, url), url in new) for url in wanted]
     return [AddedFeed(feed, is_new) for feed, is_new in rows if feed]
+
+
+async def prepare_typed(
+    app: App, feeds: FeedDatabases, fetcher: "Fetcher", texts: Sequence[str]
+) -> list[Url]:
+    """The URLs that a person types, with their schemes; permits private hosts, as `usher add` does.
+
+    If the door does not answer, hosts and permissions are unknown, and https is assumed.
+    """
+    from usher.local.operator_urls import allow_private_hosts, with_working_schemes
+
+    with suppress(Unreachable):
+        async with feeds.door() as door:
+            texts = await with_working_schemes(door.db, fetcher, texts, say=app.say)
+            await allow_private_hosts(door.db, [parse_feed_url(text) for text in texts])
+    return [parse_feed_url(text) for text in texts]
 
 
 def show_added(app: App, added: Sequence[AddedFeed]) -> None:

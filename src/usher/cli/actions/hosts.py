@@ -230,24 +230,18 @@ def show_previews(app: App, previews: Mapping[str, FilterPreview], *, as_json: b
     app.say("Nothing was changed.")
 
 
-async def set_policy(
-    app: App, texts: Sequence[str], policy: admin.Policy, reason: str
-) -> list[str]:
-    names = host_names(texts)
+async def set_policy(app: App, texts: Sequence[str], policy: admin.Policy, reason: str) -> None:
+    """Change the policy of hosts, and say how many pages of blocked hosts stay searchable, and how to remove them."""
+    names, searchable = host_names(texts), dict[str, int]()
     async with door_transaction(app) as conn:
         changed = await admin.change_policy(conn, names=names, policy=policy, reason=reason)
         await require_hosts(conn, names, changed)
-        if policy == "blocked":
-            await warn_of_searchable_pages(app, conn, changed)
-    return changed
-
-
-async def warn_of_searchable_pages(app: App, conn: Connection, names: Sequence[str]) -> None:
-    """Say how many pages of blocked hosts stay searchable, and how to remove them."""
-    for name in names:
-        seen = await removals.preview(conn, parse_target(name))
-        if seen.searchable:
-            app.say(f"{name}: {counted(seen.searchable, 'page')} stay searchable")
+        for name in changed if policy == "blocked" else ():
+            searchable[name] = (await removals.preview(conn, parse_target(name))).searchable
+    app.say(f"{policy}: {', '.join(changed)}")
+    for name, pages in searchable.items():
+        if pages:
+            app.say(f"{name}: {counted(pages, 'page')} stay searchable")
             app.say(f"  → usher remove {quote(name)} --reason TEXT")
 
 

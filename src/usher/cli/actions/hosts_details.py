@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from usher import domain64, durations
+from usher import domain64
 from usher.cli.actions.domain64 import range_name
 from usher.cli.app import App, run, show_field, show_json
 from usher.cli.area_access import READER, open_database
@@ -153,7 +153,7 @@ def next_host_visit_text(host: HostDetails, now: datetime) -> str:
         return (
             "With the next recrawl: every night with `usher up`, or now with `usher hosts recrawl`."
         )
-    return f"Next visit in {duration_text(host.next_fetch - now)} ({often}), with the recrawl of that night."
+    return f"In {duration_text(host.next_fetch - now)} ({often}), with the recrawl of that night."
 
 
 def clock_text(host: HostDetails, now: datetime) -> str:
@@ -226,7 +226,7 @@ def politeness_lines(rest: HostRest, now: datetime) -> Iterator[str]:
     else:
         yield f"ready {ready}"
     source = ", from its robots.txt" if rest.by_robots else ""
-    yield f"{durations.show(rest.delay)} between requests{source}"
+    yield f"{rest.delay.total_seconds():g} s between requests{source}"
     if rest.group:
         yield f"shares its delay with the group {printable(rest.group)}"
     if rest.troubles:
@@ -243,9 +243,9 @@ def robots_lines(read: RobotsRow, now: datetime) -> Iterator[str]:
     yield f"{status}{size}{error}, read {time_text(read.fetched_at, now)}"
     if read.expires_at > now:
         failures = f", after {times(read.failures)} without success" if read.failures else ""
-        yield f"next read {time_text(read.expires_at, now)}{failures}"
+        yield f"kept until {time_text(read.expires_at, now)}{failures}"
     else:
-        yield "read again at the next visit"
+        yield "read again with the next page"
 
 
 def sitemap_text(sitemap: SitemapRow, now: datetime) -> str:

@@ -34,7 +34,14 @@ from usher.mgmt.page_list import (
 )
 from usher.mgmt.page_recrawl import MatchingPages, RecrawlResult
 from usher.urls import UrlRefusal, parse
-from usher.wording import capped_count, printable, record_json, relative_time, time_text
+from usher.wording import (
+    capped_count,
+    counted,
+    printable,
+    record_json,
+    relative_time,
+    time_text,
+)
 
 if TYPE_CHECKING:
     from usher.observe.explain import UrlExplanation
@@ -154,7 +161,8 @@ async def count_pages(conn: Connection, /, **conditions: Any) -> list[PageResult
 def show_counts(app: App, *, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401
     counts = call_in(reader_transaction(app), count_pages, **conditions)
     rows = [(count.state, count.result, count_text(count)) for count in counts]
-    show_list(app, counts, ("STATE", "RESULT", "PAGES"), rows, as_json=as_json)
+    headings = ("STATE", "RESULT", "PAGES")
+    show_list(app, counts, headings, rows, as_json=as_json)
 
 
 def count_text(count: PageResultCount | ErrorKind) -> str:
@@ -184,12 +192,15 @@ async def knock_for_matching(app: App, limit: int, **conditions: Any) -> Recrawl
         return await page_recrawl.recrawl_pages(conn, doorkeeper, chosen, limit=limit)
 
 
-async def find_errors(conn: Connection, host: str | None) -> list[ErrorKind]:
-    return await page_list.error_kinds(conn, await host_number(conn, host) if host else None)
+async def find_errors(conn: Connection, host: str | None) -> tuple[list[ErrorKind], int]:
+    """The errors by kind, and the number of pages that do not exist, which are no errors."""
+    number = await host_number(conn, host) if host else None
+    gone = await page_list.count_pages(conn, PageConditions(domain64=number, result="gone"))
+    return await page_list.error_kinds(conn, number), sum(count.number for count in gone)
 
 
 def show_errors(app: App, host: str | None, *, as_json: bool) -> None:
-    kinds = call_in(reader_transaction(app), find_errors, host)
+    kinds, gone = call_in(reader_transaction(app), find_errors, host)
     now = display_time()
     rows = [
         (
@@ -200,12 +211,19 @@ def show_errors(app: App, host: str | None, *, as_json: bool) -> None:
         )
         for kind in kinds
     ]
-    if not kinds and not as_json:
+    headings = ("KIND", "PAGES", "NEXT ATTEMPT", "EXAMPLE")
+    if kinds or as_json:
+        show_list(app, kinds, headings, rows, as_json=as_json)
+    else:
         app.say("No page failed.")
+    if as_json:
         return
-    show_list(app, kinds, ("KIND", "PAGES", "NEXT ATTEMPT", "EXAMPLE"), rows, as_json=as_json)
-    if not as_json:
+    if kinds:
         app.say("  → usher pages list --state error --reason KIND")
+    if gone:
+        only = f" --host {host}" if host else ""
+        app.say(f"The server has no page at {counted(gone, 'URL')}.")
+        app.say(f"  → usher pages list --result gone{only}")
 
 
 async def read_page(app: App, url: str) -> tuple["UrlExplanation", PageResult]:
@@ -238,7 +256,7 @@ def show_page(app: App, url: str, *, as_json: bool) -> None:
     if trail and trail.text.reason:
         show_field("reason", printable(trail.text.reason, MAX_LINE_CHARACTERS))
     show_field("last fetch", time_text(page.last_fetched, now) if page.last_fetched else "never")
-    show_field("next visit", next_visit_text(page, host, now))
+    show_field("next visit", next_visit_text(explanation, page, host))
     if page.chunk_id:
         show_field("chunk", f"{page.chunk_id}, of its last fetch")
     if finding:

@@ -13,7 +13,7 @@ from usher.cli.output import echo, style
 from usher.crawl.own_endpoints import PORTS_FILE
 from usher.errors import BadInput, Unreachable, UsherError, errors_by_code
 from usher.http.client.pool import HttpPool
-from usher.local.ports import Ports
+from usher.local.ports import DEMO_DIRECTORY, Ports, is_run_locked
 from usher.messages.server import Problem
 from usher.query.language import parse_query
 from usher.search.broker import Broker
@@ -46,16 +46,40 @@ async def search(
     if front:
         return await search_front_end(app.settings, front, request)
     if mgmt is None:
+        if running := running_front_end(app):
+            return await search_front_end(app.settings, running, request)
+        check_chosen_directory(app)
         with suppress(UsherError):  # no front-end runs on this machine
-            return await search_front_end(app.settings, local_front_end(app), request)
+            return await search_front_end(app.settings, FRONT_URL, request)
     return await search_index_servers(app.settings_for(mgmt), request)
 
 
-def local_front_end(app: App) -> str:
-    """The front-end of `usher up` or `usher crawl` in this data directory, else the default address."""
-    if not (app.settings.data / PORTS_FILE).exists():
-        return FRONT_URL
-    return f"http://{Ports.read(app.settings.data).bind('front')}"
+def running_front_end(app: App) -> str:
+    """The front-end of Usher in the data directory, else of the demo unless --data is given; "" if neither runs."""
+    data = app.settings.data
+    if is_run_locked(data):
+        return f"http://{Ports.read(data).bind('front')}"
+    demo = data / DEMO_DIRECTORY
+    if "data" in app.overrides or not is_run_locked(demo):
+        return ""
+    app.say(f"The demo answers. Its data directory is {demo}.")
+    return f"http://{Ports.read(demo).bind('front')}"
+
+
+def check_chosen_directory(app: App) -> None:
+    """Raise Unreachable if --data is given and Usher does not run there: the default addresses may be another's."""
+    if "data" in app.overrides and app.loaded.origins["mgmt_url"] == "default":
+        raise Unreachable(
+            f"Usher is not running in {app.settings.data}.", hint=start_hint(app.settings)
+        )
+
+
+def start_hint(settings: Settings) -> str:
+    """The command that starts Usher; where only the demo ran, there are no pages to serve."""
+    data = settings.data
+    if (data / DEMO_DIRECTORY).exists() and not (data / PORTS_FILE).exists():
+        return "`usher demo` starts the demo again; `usher crawl URL` crawls a site of yours."
+    return "usher up"
 
 
 async def search_front_end(settings: Settings, url: str, request: Request) -> SearchListing:
@@ -102,7 +126,8 @@ async def search_index_servers(settings: Settings, request: Request) -> SearchLi
     async with open_cluster(settings) as cluster:
         if not cluster.has_map:
             if is_local_default(settings):
-                raise Unreachable("Usher is not running on this machine.", hint="usher up")
+                words = "Usher is not running on this machine."
+                raise Unreachable(words, hint=start_hint(settings))
             hint = "Start `usher up`, or give an address with --front or --mgmt."
             raise Unreachable(cluster.mgmt_error, hint=hint)
         answer = await Broker(cluster).search(
@@ -126,7 +151,11 @@ def show_results_json(results: SearchListing) -> None:
 
 def show_results(app: App, results: SearchListing) -> None:
     """Print the results to stdout and remarks to stderr."""
+    was_weak = False
     for number, result in enumerate(results.results, 1):
+        if result.weak and not was_weak:
+            echo("These pages have some of the words:\n")
+        was_weak = result.weak
         show_result(number, result)
     if results.partial:
         app.say(f"Part of the index did not answer: {results.missing:.0%} of it is missing.")
@@ -141,13 +170,16 @@ def show_results(app: App, results: SearchListing) -> None:
         app.say("No results.")
         app.say("  → `usher explain URL` shows what happened to a page that you expected.")
         return
+    app.say(f"{total_text(results)} in {duration(results.seconds)}")
+
+
+def total_text(results: SearchListing) -> str:
+    """The number of good matches, in the words of the search page."""
+    if not results.total:
+        return "No page has all important words"
     minimum = "at least " if results.at_least else ""
-    summary = (
-        f"{minimum}{counted(results.total, 'result')}"
-        if results.total
-        else "No page has all important words"
-    )
-    app.say(f"{summary} in {duration(results.seconds)}")
+    kind = " with all important words" if results.results[-1].weak else ""
+    return f"{minimum}{counted(results.total, 'result')}{kind}"
 
 
 def show_result(number: int, result: SearchListingItem) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from usher.cli import actions
 from usher.cli.app import (
     App,
     bind_option,
@@ -24,7 +25,6 @@ MAX_LINKS = 20  # shown without --links
 MAX_TEXT_CHARACTERS = 600  # shown without --text
 MAX_LINE_CHARACTERS = 8_192
 FIELDS = ("url", "status", "result", "why", "robots", "delay", "type", "length", "moved_to")
-RESULT_NAMES = {"barred": "blocked"}  # as `usher pages` and `usher crawl` name it
 
 
 @click.command()
@@ -84,9 +84,9 @@ def fetch(app: App, url: str, *, all_links: bool, whole_text: bool, as_json: boo
       usher fetch https://example.com/
       usher fetch --text https://example.com/about
     """
-    from usher.crawl.show import fetch_page, visit_report
+    from usher.crawl.show import visit_report
 
-    page = visit_report(run(fetch_page(app.settings, url)))
+    page = visit_report(run(actions.crawler.fetch_typed(app, url)))
     if as_json:
         show_json(page)
     else:
@@ -99,15 +99,15 @@ def show_page(page: dict[str, Any], *, links: int | None, text: int | None) -> N
     """Show a page with at most so many links, and so many characters of its text."""
     for name in FIELDS:
         if page.get(name) not in (None, ""):
-            shown = RESULT_NAMES.get(page[name], page[name]) if name == "result" else page[name]
-            show_line(name.replace("_", " "), str(shown))
+            show_line(name.replace("_", " "), str(page[name]))
     for document in page["documents"]:
         show_line("title", document["title"])
         show_line("language", document["language"] or "unknown")
         for heading in document["headings"][:10]:
             show_line("heading", heading)
-        cut = text is not None and len(document["text"]) > text
-        echo(f"\n{document['text'][:text]}{'…' if cut else ''}\n")
+        if document["text"]:
+            cut = text is not None and len(document["text"]) > text
+            echo(f"\n{document['text'][:text]}{'…' if cut else ''}\n")
     for link in page["links"][:links]:
         show_line("link", link)
     if links is not None and len(page["links"]) > links:

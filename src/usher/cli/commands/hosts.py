@@ -239,7 +239,7 @@ def open_(app: App, names: tuple[str, ...]) -> None:
 
 
 def change_policy(app: App, names: tuple[str, ...], policy: Policy, reason: str) -> None:
-    app.say(f"{policy}: {', '.join(run(actions.hosts.set_policy(app, names, policy, reason)))}")
+    run(actions.hosts.set_policy(app, names, policy, reason))
 
 
 @hosts.command()

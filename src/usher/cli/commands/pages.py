@@ -45,32 +45,45 @@ condition_options = with_options(
     click.option("--newer", metavar="TIME", help="Last fetched since this time or duration ago."),
 )
 
+list_options = with_options(
+    condition_options,
+    limit_option,
+    click.option("--after", metavar="URL", help="Start after this page, from the previous list."),
+    click.option(
+        "--summary", is_flag=True, help="Show only the number of pages by state and result."
+    ),
+    json_option,
+)
+
 
 @click.group(cls=HelpGroup, invoke_without_command=True)
+@list_options
 @click.pass_context
-def pages(context: click.Context) -> None:
+def pages(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List and show pages: what Usher knows about each URL, and which of them could not be fetched.
 
-    Without a command it lists pages, as `usher pages list` does.
+    Without a command it lists pages, as `usher pages list` does, with the same options.
 
     \b
     Examples:
       usher pages
-      usher pages list --host example.com --summary
+      usher pages --host example.com --summary
       usher pages list --result blocked
       usher pages errors
       usher pages show https://example.com/news
     """
-    if context.invoked_subcommand is None:
-        context.invoke(list_)
+    command = context.invoked_subcommand
+    if command is None:
+        context.invoke(list_, **options)
+    elif any(
+        context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        for name in options
+    ):
+        raise click.UsageError(f"Give the options after the command: usher pages {command} …")
 
 
 @pages.command(name="list")
-@condition_options
-@limit_option
-@click.option("--after", metavar="URL", help="Start after this page, from the previous list.")
-@click.option("--summary", is_flag=True, help="Show only the number of pages by state and result.")
-@json_option
+@list_options
 @pass_app
 def list_(app: App, /, *, summary: bool, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List pages by host and path: state, result, HTTP status, last fetch, next visit and reason.

@@ -1,5 +1,6 @@
 """Finds the feed at an address: the address itself, or a feed that the page there links to."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -17,11 +18,19 @@ MAX_CANDIDATES_TRIED: Final = 12
 UNSENT_KINDS: Final = frozenset({"private", "port", "own", "scheme"})  # Usher refuses to connect
 
 
-async def find_feed(fetcher: Fetcher, url: Url, permission: PermissionLookup) -> Subscription:
+@dataclass(frozen=True, slots=True)
+class LocatedFeed:
+    """A working feed; `guessed` if its page does not name it, and it is at a common path."""
+
+    subscription: Subscription
+    guessed: bool = False
+
+
+async def find_feed(fetcher: Fetcher, url: Url, permission: PermissionLookup) -> LocatedFeed:
     """The feed at a URL, else the first working feed of its page; Unreachable or NotFound if there is none."""
     result = await fetch_feed(fetcher, url, permission)
     if subscription := as_subscription(result):
-        return subscription
+        return LocatedFeed(subscription)
     answer = result.answer
     if answer.status is None:
         hint = "--no-check subscribes without a request."
@@ -33,7 +42,7 @@ async def find_feed(fetcher: Fetcher, url: Url, permission: PermissionLookup) ->
             continue
         result = await fetch_feed(fetcher, candidate_url, permission, source=answer.url)
         if subscription := as_subscription(result):
-            return subscription
+            return LocatedFeed(subscription, guessed=candidate.why == "guessed")
     raise NotFound(
         f"There is no feed at {url}, and its page links to none.",
         hint="--no-check subscribes anyway.",

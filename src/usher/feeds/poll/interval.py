@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from usher import durations
 from usher.feeds.model import PollHints
 from usher.feeds.parse import dates
+from usher.wording import duration_text
 
 MIN_WAIT: Final = timedelta(seconds=1)  # between two polls, even if the operator sets the period
 MIN_PERIOD: Final = timedelta(minutes=1)
@@ -60,7 +60,9 @@ def next_poll(
     """The next poll; `times` are those of the items, `fraction` is random from 0 to 1."""
     if facts.errors > 0:
         return _after_error(facts, now, fraction)
-    period, why = _natural_period(facts, publishing_interval(times, now))
+    past = [time for time in times if time <= now]
+    silence = now - max(past) if past else None
+    period, why = _natural_period(facts, publishing_interval(past, now), silence)
     requested, reason = _requested_period(facts)
     if requested > period:
         period, why = _bounded(requested), reason
@@ -87,11 +89,14 @@ def cache_lifetime(cache_control: str, expires: str, now: datetime) -> timedelta
     return min(until - now, MAX_PERIOD) if until and until > now else None
 
 
-def _natural_period(facts: PollFacts, gap: timedelta | None) -> tuple[timedelta, str]:
-    """The period that follows from the items alone, and the reason."""
+def _natural_period(
+    facts: PollFacts, gap: timedelta | None, silence: timedelta | None
+) -> tuple[timedelta, str]:
+    """The period that follows from the items alone, and the reason; `silence` is the age of the latest item."""
+    if gap is not None and gap == silence:
+        return _bounded(gap / 2), f"Its latest item is {duration_text(gap)} old."
     if gap is not None:
-        rounded = timedelta(seconds=max(1, round(gap.total_seconds())))
-        return _bounded(gap / 2), f"It publishes about every {durations.show(rounded)}."
+        return _bounded(gap / 2), f"It publishes about every {duration_text(gap)}."
     factor = _FASTER_FACTOR if facts.new else _SLOWER_FACTOR
     why = "It had new items." if facts.new else "It had nothing new."
     return _bounded(_bounded(facts.period) * factor), why
