@@ -24,9 +24,9 @@ def plain(text: str) -> str:
 
 
 def site(robots: str = "", port: int = 0) -> Website:
-    """A start page with links to all others, one of them on another host."""
+    """A start page with links to all others, to a picture and to another host."""
     paths = [f"/{number}" for number in range(1, PAGES)]
-    start = links(*paths) + '<a href="https://elsewhere.example/">elsewhere</a>'
+    start = links(*paths, "/a.png") + '<a href="https://elsewhere.example/">elsewhere</a>'
     pages = {"/": page("Start", start)} | {path: page(f"Page {path}") for path in paths}
     web = Website(pages, port=port)
     if robots:
@@ -48,6 +48,8 @@ def test_pages_are_counted_as_they_arrive(database: str, tmp_path: Path) -> None
     assert "Starting the processes mgmt, search, builder, crawler." in shown
     assert f"done: {PAGES} pages fetched, 0 failed, {PAGES} searchable" in shown
     assert "Skipped 1 link on other hosts" in shown
+    details = f"usher --data {run.data} hosts show 127.0.0.1:{web.port}"
+    assert f"Skipped 1 link excluded by filters (see `{details}`)" in shown
     ending = shown.partition("done: ")[2]
     assert "With earlier runs" not in ending
     assert ending.index("Stopping.") < ending.index(f"To search, run `usher --data {run.data} up")

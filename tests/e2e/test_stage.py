@@ -54,12 +54,14 @@ def all_found(one: Show) -> None:
 
 def test_the_demo_needs_no_network_and_makes_its_site_searchable(data: Path) -> None:
     began = time.monotonic()
-    with show(data, "demo", "--then", "end", ports=False) as one:
+    with show(data, "demo", "--then", "end", ports=False, terminal=True) as one:
         own = data / "demo"
         assert eventually(lambda: "done: " in one.said, 60), one.logs
         assert one.ends() == 0
     print(f"the demo took {time.monotonic() - began:.1f} s")  # noqa: T201 - the issue asks
     assert "0 failed" in one.said
+    assert "no pause between requests, set for this host" in one.said
+    assert "--delay" not in one.said  # the demo has no such option
     with show(own, "up") as again:
         again.is_up()
         assert again.finds("keeper cat")[0].endswith("/cat.html")
