@@ -815,8 +815,8 @@ CREATE FUNCTION work.error_kind(page work.guestbook) RETURNS text
     LANGUAGE sql IMMUTABLE
     AS $$
     select case
-        when page.reason is null then coalesce('HTTP ' || page.status, 'no response')
-        when page.reason like 'HTTP %' then substring(page.reason from '^HTTP \d+')
+        when page.reason is null then coalesce('HTTP ' || page.status::text, 'no response')
+        when page.reason like 'HTTP ___%' then left(page.reason, 8)
         when page.reason like 'Could not read robots.txt%' then 'robots.txt could not be read'
         when page.reason like 'the name %' then 'DNS'
         when page.reason like any (array['no connection within%', 'no response within%', 'no data for%', 'the response was incomplete%'])
@@ -2769,6 +2769,8 @@ CREATE INDEX feed_offer_of_host ON work.feed_offer USING btree (domain64);
 CREATE INDEX guestbook_chunk ON work.guestbook USING btree (chunk_id) WHERE (chunk_id IS NOT NULL);
 
 CREATE INDEX guestbook_crawling ON work.guestbook USING btree (domain64) WHERE (state = 'crawling'::text);
+
+CREATE INDEX guestbook_failed ON work.guestbook USING btree (domain64, path) WHERE (state = 'error'::text);
 
 CREATE INDEX guestbook_indexed ON work.guestbook USING btree (indexed_in) WHERE ((indexed_in IS NOT NULL) AND (chunk_id IS DISTINCT FROM indexed_in));
 
