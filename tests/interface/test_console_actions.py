@@ -82,6 +82,13 @@ CASES = {
             "update control.job set state = 'temporary-error', attempts = 1, scheduled = now() + '1 day'",
         ),
     ),
+    "jobs-retry": ActionCase(
+        {"state": "temporary-error", "type": "fetch", "limit": "1"},
+        "select state, scheduled <= now() from control.job order by id",
+        (
+            "update control.job set state = 'temporary-error', attempts = 1, scheduled = now() + '1 day'",
+        ),
+    ),
     "job-cancel": ActionCase(
         {"job": "1", "reason": "wrong host"}, "select state, message from control.job_log"
     ),

@@ -77,6 +77,28 @@ def test_the_first_screen_has_the_data_of_the_status(
     assert '<meta http-equiv="refresh" content="10">' in admin.page("/?refresh=1")
 
 
+def test_the_first_screen_names_busy_hosts_and_top_queries(
+    admin: FormClient, database: str, running: Mgmt
+) -> None:
+    """Only the scope admin sees what users searched for."""
+    run(
+        database,
+        "update work.guestbook set state = 'crawled', chunk_id = 1, last_fetched = now()",
+        "insert into work.query_stat (at, term, seconds) select now(), 'blue lamp', 0.25 from generate_series(1, 7)",
+        "insert into work.query_stat (at, term, seconds) values (now() - interval '2 hours', 'old lamp', 1)",
+    )
+    body = admin.page("/")
+    busiest = body.partition("Busiest hosts")[2].partition("</section>")[0]
+    assert "/hosts/a.example" in busiest
+    assert ">2<" in busiest
+    terms = body.partition("Top queries")[2].partition("</section>")[0]
+    assert "blue lamp" in terms
+    assert ">7<" in terms
+    assert "0.250 s" in terms
+    assert "old lamp" not in body
+    assert "blue lamp" not in signed_in(running, database, "read").page("/")
+
+
 def test_lists_are_filtered_and_continue(admin: FormClient, running: Mgmt, database: str) -> None:
     urls = [f"https://b.example/{number:03}" for number in range(120)]
     assert running.knock(*urls).status == 200

@@ -9,7 +9,7 @@ import pytest
 from usher.mgmt.incarnation import UnrestoredState
 from usher.mgmt.placements import RowShortage
 from usher.mgmt.watchdog import WatchdogRound
-from usher.observe.blockers import Blocker, SystemState, find_blockers
+from usher.observe.blockers import DISK_STEP, Blocker, SystemState, find_blockers
 from usher.observe.stages import (
     ChunkCounts,
     ClosedHost,
@@ -121,8 +121,8 @@ def test_a_full_disk_is_named() -> None:
     work = replace(WELL, full_disks=[FullDiskComponent("c:1", "crawler", reason)])
     assert only_blocker(work) == (
         "disk_full",
-        f"The crawler c:1 accepts no more work. {reason}",
-        "Free some space there, or move its data directory to a larger disk.",
+        f"The crawler c:1 accepts no more work. {reason} {DISK_STEP}",
+        "usher components show c:1",
     )
 
 

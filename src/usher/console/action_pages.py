@@ -4,7 +4,13 @@ from typing import Any
 
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time
-from usher.console.actions.action import ActionFields, ConsoleAction, read_fields, run_action
+from usher.console.actions.action import (
+    ActionFields,
+    ConsoleAction,
+    preview_database,
+    read_fields,
+    run_action,
+)
 from usher.console.actions.registry import find_action
 from usher.console.forms import query_text, read_form
 from usher.console.page import ConsolePage
@@ -20,7 +26,7 @@ async def action_form(call: MgmtCall[Any]) -> ConsolePage:
     """The form of an action, filled in from the query; nothing changes."""
     action = find_action(call.path_params["action"])
     fields = {field.name: query_text(call, field.name) for field in action.fields}
-    async with read_transaction(call.context.mgmt_db) as conn:
+    async with read_transaction(preview_database(action, call)) as conn:
         if action.prefill:
             given = {name: value for name, value in fields.items() if value}
             fields |= {**await action.prefill(conn, fields), **given}
@@ -40,7 +46,7 @@ async def preview_form(call: MgmtCall[bytes]) -> ConsolePage:
     if action.preview is None:
         raise NotFound(f"{action.label} has no preview.")
     fields = read_fields(action, given)
-    async with read_transaction(call.context.mgmt_db) as conn:
+    async with read_transaction(preview_database(action, call)) as conn:
         notes = await action.preview(conn, fields)
     return form_page(action, fields, notes)
 

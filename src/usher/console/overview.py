@@ -9,9 +9,10 @@ from usher.console.actions.registry import link_of_command
 from usher.console.component_rows import component_row
 from usher.console.event_rows import EVENT_HEADINGS, event_row
 from usher.console.page import ActionLink, ConsolePage, ConsoleTable, TableCell, TableRow
-from usher.mgmt import components
+from usher.mgmt import components, queries
 from usher.mgmt.component_chunks import ComponentView, with_holdings
 from usher.mgmt.components import RecordedEvent
+from usher.mgmt.queries import BusyHost, QueryTermTimes
 from usher.observe.blockers import is_running
 from usher.observe.stage_table import (
     HEADINGS,
@@ -20,7 +21,7 @@ from usher.observe.stage_table import (
     server_text,
     stage_rows,
 )
-from usher.observe.stages import WorkStatus
+from usher.observe.stages import HOUR, MAX_COUNTED, WorkStatus
 from usher.observe.status_report import StatusReport, read_report, read_transaction, status_json
 from usher.settings import Settings
 from usher.ttl_cache import TtlCache
@@ -30,6 +31,8 @@ REPORT_SECONDS: Final = 2.0  # however many browsers are open, the status is rea
 REFRESH_SECONDS: Final = 10
 MAX_COMPONENTS: Final = 12
 MAX_EVENTS: Final = 10
+MAX_BUSY_HOSTS: Final = 5
+MAX_TERMS: Final = 5
 STAGE_PATHS: Final = {
     "crawl": "/pages?state=pending",
     "build": "/chunks?stage=crawled",
@@ -56,6 +59,8 @@ class OverviewData:
     report: StatusReport
     components: Sequence[ComponentView]
     events: Sequence[RecordedEvent]
+    busiest: Sequence[BusyHost]
+    terms: Sequence[QueryTermTimes]
 
 
 class Overview:
@@ -83,7 +88,12 @@ class Overview:
             listed = await components.list_components(conn, n=MAX_COMPONENTS)
             views = await with_holdings(conn, listed)
             events = await components.events(conn, n=MAX_EVENTS)
-        return OverviewData(report, views, events)
+            since = report.at - HOUR
+            busiest = await queries.busiest_hosts(
+                conn, since=since, n=MAX_BUSY_HOSTS, most=MAX_COUNTED
+            )
+            terms = await queries.terms(conn, since=since, n=MAX_TERMS, most=MAX_COUNTED)
+        return OverviewData(report, views, events, busiest, terms)
 
 
 def overview_values(data: OverviewData) -> dict[str, Any]:
@@ -107,6 +117,8 @@ def overview_values(data: OverviewData) -> dict[str, Any]:
         "rows": row_table(report.work) if report.work else None,
         "hosts": host_table(report) if report.work else None,
         "events": event_table(data),
+        "busiest": busiest_table(data),
+        "terms": term_table(data),
         "pages": report.work.pages if report.work else None,
     }
 
@@ -165,6 +177,35 @@ def host_row(name: str, state: str, reason: str, pages: str) -> TableRow:
             TableCell(pages, kind="number"),
         )
     )
+
+
+def busiest_table(data: OverviewData) -> ConsoleTable:
+    """Hosts with the most pages fetched in the last hour."""
+    rows = [
+        TableRow(
+            (
+                TableCell(host.name, f"/hosts/{host.name}"),
+                TableCell(f"{host.pages:,}", kind="number"),
+            )
+        )
+        for host in data.busiest
+    ]
+    return ConsoleTable(("Host", "Pages"), rows, empty="No page was fetched.")
+
+
+def term_table(data: OverviewData) -> ConsoleTable:
+    """The most frequent queries of the last hour."""
+    rows = [
+        TableRow(
+            (
+                TableCell(term.term),
+                TableCell(f"{term.number:,}", kind="number"),
+                TableCell(f"{term.mean:.3f} s", kind="number"),
+            )
+        )
+        for term in data.terms
+    ]
+    return ConsoleTable(("Query", "Times", "Mean time"), rows, empty="No query was answered.")
 
 
 def event_table(data: OverviewData) -> ConsoleTable:

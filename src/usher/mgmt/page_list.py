@@ -111,12 +111,17 @@ class ErrorKind:
 
 
 async def list_pages(
-    conn: Connection, chosen: PageConditions, *, after: tuple[int, str] | None = None, n: int = 100
+    conn: Connection,
+    chosen: PageConditions,
+    *,
+    after: tuple[int, str] | None = None,
+    n: int = 100,
+    most: int = MAX_PAGES_READ,
 ) -> PageListing:
-    """Pages by host and path, after the page with this host and path."""
-    await disable_sequential_scans(conn)
-    after_host, after_path = after or (0, "")
-    values = {**chosen.values(), "after_host": after_host, "after_path": after_path}
+    """Pages by host and path, after the page with this host and path; reads at most `most` pages."""
+    await store.plan_with_values.tuples(conn)
+    values = chosen.values() | {"most": most}
+    values["after_host"], values["after_path"] = max(after or (0, ""), (values["low"], ""))
     rows = await store.list_pages.tuples(conn, **values, n=n)
     pages = [
         ListedPage(url_text(scheme, host, path), *fields) for scheme, host, path, *fields in rows
@@ -125,22 +130,24 @@ async def list_pages(
         return PageListing(pages, pages[-1].url)
     if values["by_state"]:
         return PageListing(pages, None)
-    place = {name: values[name] for name in ("low", "high", "after_host", "after_path", "most")}
+    place = {name: values[name] for name in ("high", "after_host", "after_path", "most")}
     ends = await store.scan_end.tuples(conn, **place)
     return PageListing(pages, next((url_text(*end) for end in ends), None))
 
 
 async def count_pages(conn: Connection, chosen: PageConditions) -> list[PageResultCount]:
     """The number of pages by state and result."""
-    await disable_sequential_scans(conn)
+    await store.plan_with_values.tuples(conn)
     return await store.count_pages.rows(conn, PageResultCount, **chosen.values())
 
 
-async def error_kinds(conn: Connection, domain64: int | None = None) -> list[ErrorKind]:
-    """The kinds of errors of a host or of all hosts, the most frequent first."""
+async def error_kinds(
+    conn: Connection, domain64: int | None = None, *, most: int = MAX_PAGES_READ
+) -> list[ErrorKind]:
+    """The kinds of errors of a host or of all hosts, the most frequent first; reads at most `most` pages."""
     await disable_sequential_scans(conn)
     rows = await store.error_kinds.tuples(
-        conn, **host_range(domain64), most=MAX_PAGES_READ, n=MAX_ERROR_KINDS
+        conn, **host_range(domain64), most=most, n=MAX_ERROR_KINDS
     )
     return [
         ErrorKind(kind, number, next_fetch, url_text(scheme, host, path), reason, more)

@@ -1,18 +1,27 @@
+-- name: plan_with_values
+-- Until the end of the transaction PostgreSQL plans each statement for its values, which partial indexes need, and reads pages in
+-- the order of an index, one host after the other, so that a list stops early: 2 instead of 850 ms for 50,000 waiting pages.
+select
+    set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),
+    set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_custom_plan', true);
+
 -- name: list_pages
 -- Pages by host and path that match the filters, out of a limited number of candidates. Pages that fail, wait or are being
--- crawled are few, and partial indexes find them (`by_state`); all others are read in the order of their key.
+-- crawled are few, and partial indexes find them (`by_state`); all others are read in the order of their key. The scan starts
+-- at (`after_host`, `after_path`), which is not before `low`: PostgreSQL uses only that to find the first entry of the index.
 with candidate as (
     (
         select g.*, work.page_result(g) as result, work.error_kind(g) as kind
         from work.guestbook g
-        where %(by_state)s and g.state = %(state)s and g.domain64 between %(low)s and %(high)s
+        where %(by_state)s and g.state = %(state)s and g.domain64 between %(after_host)s and %(high)s
+        order by g.domain64, g.path
         limit %(most)s
     )
     union all
     (
         select g.*, work.page_result(g) as result, work.error_kind(g) as kind
         from work.guestbook g
-        where not %(by_state)s and g.domain64 between %(low)s and %(high)s
+        where not %(by_state)s and g.domain64 <= %(high)s
             and (g.domain64, g.path) > (%(after_host)s, %(after_path)s::text collate "C")
         order by g.domain64, g.path
         limit %(most)s
@@ -65,16 +74,16 @@ group by c.state, c.result
 order by c.state, c.result;
 
 -- name: scan_end
--- The page at which list_pages stops although it has not seen all pages.
+-- The page at which list_pages stops although it has not seen all pages. The inner query reads only the index.
 select g.scheme, h.name as host, g.path
 from (
-    select domain64, scheme, path
+    select domain64, path
     from work.guestbook
-    where domain64 between %(low)s and %(high)s
-        and (domain64, path) > (%(after_host)s, %(after_path)s::text collate "C")
+    where domain64 <= %(high)s and (domain64, path) > (%(after_host)s, %(after_path)s::text collate "C")
     order by domain64, path
     limit 1 offset %(most)s - 1
-) g
+) e
+join work.guestbook g on g.domain64 = e.domain64 and g.path = e.path
 join work.hosts h on h.domain64 = g.domain64;
 
 -- name: error_kinds

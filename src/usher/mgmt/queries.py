@@ -193,6 +193,21 @@ async def queries(conn: Connection, *, since: datetime) -> QueryTimes:
     return await store.queries.only(conn, QueryTimes, since=since, most=MAX_QUERIES)
 
 
-async def terms(conn: Connection, *, since: datetime, n: int = 20) -> list[QueryTermTimes]:
-    """The most frequent terms since then."""
-    return await store.terms.rows(conn, QueryTermTimes, since=since, most=MAX_QUERIES, n=n)
+async def terms(
+    conn: Connection, *, since: datetime, n: int = 20, most: int = MAX_QUERIES
+) -> list[QueryTermTimes]:
+    """The most frequent terms since then, of the last `most` queries."""
+    return await store.terms.rows(conn, QueryTermTimes, since=since, most=most, n=n)
+
+
+@dataclass(frozen=True, slots=True)
+class BusyHost:
+    """A host and the number of its pages that were fetched."""
+
+    name: str
+    pages: int
+
+
+async def busiest_hosts(conn: Connection, *, since: datetime, n: int, most: int) -> list[BusyHost]:
+    """The hosts with the most pages fetched since then, of the last `most` pages."""
+    return await store.busiest_hosts.rows(conn, BusyHost, since=since, n=n, most=most)

@@ -166,6 +166,25 @@ group by s.term
 order by number desc, s.term
 limit %(n)s;
 
+-- name: busiest_hosts
+-- The hosts with the most pages in chunks that crawlers completed since a time, out of the newest chunks and pages up to a limit.
+select h.name, f.pages
+from (
+    select g.domain64, count(*) as pages
+    from (
+        select g.domain64
+        from (select id, crawled_at from work.chunk order by id desc limit %(most)s) k
+        cross join lateral (select domain64 from work.guestbook where chunk_id = k.id offset 0) g
+        where k.crawled_at >= %(since)s
+        limit %(most)s
+    ) g
+    group by g.domain64
+    order by pages desc, g.domain64
+    limit %(n)s
+) f
+join work.hosts h on h.domain64 = f.domain64
+order by f.pages desc, h.name;
+
 -- name: query_days
 -- The statistics of days since a day whose single queries were deleted.
 select day, number, seconds / number as mean, slowest from work.query_day where day >= %(since)s order by day;

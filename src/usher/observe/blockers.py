@@ -158,8 +158,8 @@ def watchdog_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
 
 def disk_blockers(work: WorkStatus) -> Iterator[Blocker]:
     for component in work.full_disks:
-        words = f"The {component.type} {component.host} accepts no more work. {component.reason}"
-        yield Blocker("disk_full", words, DISK_STEP)
+        words = f"The {component.type} {component.host} accepts no more work. {component.reason} {DISK_STEP}"
+        yield Blocker("disk_full", words, f"usher components show {quote(component.host)}")
 
 
 def restore_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
@@ -286,11 +286,24 @@ def queue_blockers(queue: QueueStatus, now: datetime) -> Iterator[Blocker]:
             yield Blocker("type_paused", words, f"usher jobs resume {jobs.type}")
         elif jobs.since is not None and not jobs.running and now - jobs.since > MAX_JOB_DELAY:
             yield waiting_jobs(jobs, now)
+    yield from paused_resource_blockers(queue)
+    for failing in queue.failing:
+        if failing.type not in paused:
+            words = f"All {failing.failed:,} jobs of type {failing.type} that ended in the last hour failed."
+            yield Blocker("type_fails", words, f"usher jobs pause {failing.type}")
     overdue = queue.next_run is not None and now - queue.next_run > MAX_JOB_DELAY
     retries = sum(jobs.again for jobs in queue.types)
     if not queue.scheduled and (overdue or retries):
         due = "tasks are due" if overdue else f"{counted(retries, 'job')} must be retried"
         yield Blocker("no_scheduler", f"No scheduler is running, but {due}.", "usher scheduler")
+
+
+def paused_resource_blockers(queue: QueueStatus) -> Iterator[Blocker]:
+    for entry in queue.paused:
+        if entry.kind == "resource" and entry.waiting:
+            waiting = f"{counted(entry.waiting, 'job')} {'waits' if entry.waiting == 1 else 'wait'}"
+            words = f"The resource {entry.name} is paused, and {waiting} for it."
+            yield Blocker("resource_paused", words, f"usher resources resume {quote(entry.name)}")
 
 
 def waiting_jobs(jobs: JobTypeCounts, now: datetime) -> Blocker:

@@ -25,6 +25,7 @@ MAX_COUNTED: Final = 10_000
 MAX_HOSTS_SEARCHED: Final = 1_000  # for the page that has waited longest
 MAX_NAMED: Final = 5  # of each kind
 MAX_JOB_TYPES: Final = 1_000
+MIN_FAILED_JOBS: Final = 3  # in a row, before the type itself is suspected
 HOUR: Final = timedelta(hours=1)
 RECENT: Final = timedelta(days=1)  # a component without chunks is reported for this long
 
@@ -244,10 +245,19 @@ class JobTypeCounts:
 
 @dataclass(frozen=True, slots=True)
 class PausedEntry:
-    """A paused job type or resource."""
+    """A paused job type or resource; `waiting` is the number of jobs that wait for a resource, up to 1,000."""
 
     kind: Literal["type", "resource"]
     name: str
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FailingType:
+    """A job type of which every job that ended in the last hour failed, and their number."""
+
+    type: str
+    failed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +270,7 @@ class QueueStatus:
     next_run: datetime | None  # of the enabled tasks
     scheduled: bool  # a scheduler is active
     paused: Sequence[PausedEntry] = ()
+    failing: Sequence[FailingType] = ()
 
 
 async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
@@ -324,9 +335,11 @@ async def read_queue(conn: Connection, *, now: datetime) -> QueueStatus:
     types = await store.jobs.rows(conn, JobTypeCounts, now=now, most=MAX_COUNTED, n=MAX_JOB_TYPES)
     [(done, failed, next_run)] = await store.ended.tuples(conn, since=now - HOUR, most=MAX_COUNTED)
     paused = await store.paused.rows(conn, PausedEntry, n=MAX_JOB_TYPES)
-    return QueueStatus(
-        types, done, failed, next_run, await has_leader(conn, scheduler.LEADER_LOCK), paused
+    failing = await store.failing_types.rows(
+        conn, FailingType, since=now - HOUR, most=MAX_COUNTED, least=MIN_FAILED_JOBS, n=MAX_NAMED
     )
+    scheduled = await has_leader(conn, scheduler.LEADER_LOCK)
+    return QueueStatus(types, done, failed, next_run, scheduled, paused, failing)
 
 
 async def has_leader(conn: Connection, lock: int) -> bool:

@@ -327,8 +327,27 @@ select
         select next_run from control.task where state = 'enabled' and type <> 'usher' order by next_run limit 1
     ) as next_run;
 
+-- name: failing_types
+-- Job types of which at least a few jobs ended since a time and none completed, out of the latest jobs up to a limit.
+select type::text as type, count(*) as failed
+from (select type, state from control.job_log where "end" >= %(since)s order by "end" desc limit %(most)s) l
+where state in ('completed', 'permanent-error')
+group by type
+having count(*) >= %(least)s and bool_and(state = 'permanent-error')
+order by failed desc, type
+limit %(n)s;
+
 -- name: paused
--- Job types and resources that the operator paused.
-(select 'type' as kind, type::text as name from control.paused_type order by type limit %(n)s)
+-- Job types and resources that the operator paused; of resources the number of jobs that wait for them, up to a limit.
+(select 'type' as kind, type::text as name, 0 as waiting from control.paused_type order by type limit %(n)s)
 union all
-(select 'resource', name from control.resource where paused_capacity is not null order by name limit %(n)s);
+(
+    select 'resource', r.name, w.waiting
+    from (
+        select id, name from control.resource where paused_capacity is not null order by name limit %(n)s
+    ) r
+    cross join lateral (
+        select count(*) as waiting from (select from control.job where resource_id = r.id and state = 'pending' limit 1000) j
+    ) w
+    order by r.name
+);

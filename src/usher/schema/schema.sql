@@ -815,19 +815,28 @@ CREATE FUNCTION work.error_kind(page work.guestbook) RETURNS text
     LANGUAGE sql IMMUTABLE
     AS $$
     select case
-        when page.reason is null then coalesce('HTTP ' || page.status, 'no response')
-        when page.reason like 'HTTP %' then substring(page.reason from '^HTTP \d+')
-        when c.cause like 'the name %' then 'DNS'
-        when c.cause like any (array['no connection within%', 'no response within%', 'no data for%', 'the response was incomplete%'])
-            then 'timeout'
-        when c.cause like any (array['the certificate %', '%TLS%']) then 'TLS'
-        when c.cause like 'the connection was refused%' then 'connection refused'
-        when c.cause like any (array['the connection was lost%', 'the host closed the connection%']) then 'connection lost'
-        when c.cause like 'the host is unreachable%' then 'unreachable'
+        when page.reason is null then coalesce('HTTP ' || page.status::text, 'no response')
+        when page.reason like 'HTTP ___%' then left(page.reason, 8)
+        when page.reason like any (array['the name %', 'Could not read robots.txt (the name %']) then 'DNS'
+        when page.reason like any (array[
+            'no connection within%', 'no response within%', 'no data for%', 'the response was incomplete%',
+            'Could not read robots.txt (no connection within%', 'Could not read robots.txt (no response within%',
+            'Could not read robots.txt (no data for%', 'Could not read robots.txt (the response was incomplete%'
+        ]) then 'timeout'
+        when page.reason like any (array['the certificate %', '%TLS%', 'Could not read robots.txt (the certificate %']) then 'TLS'
+        when page.reason like any (array[
+            'the connection was refused%', 'Could not read robots.txt (the connection was refused%'
+        ]) then 'connection refused'
+        when page.reason like any (array[
+            'the connection was lost%', 'the host closed the connection%',
+            'Could not read robots.txt (the connection was lost%', 'Could not read robots.txt (the host closed the connection%'
+        ]) then 'connection lost'
+        when page.reason like any (array[
+            'the host is unreachable%', 'Could not read robots.txt (the host is unreachable%'
+        ]) then 'unreachable'
         when page.reason like 'Could not read robots.txt%' then 'robots.txt could not be read'
         else left(split_part(page.reason, ':', 1), 60)
     end
-    from (select coalesce(substring(page.reason from '^Could not read robots\.txt \((.*)\)'), page.reason) as cause) c
 $$;
 
 CREATE FUNCTION work.finish_crawl(crawler bigint, chunk bigint, sha256 text, bytes bigint, back boolean, domain64s bigint[], paths text[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone, OUT reported integer, OUT unreported integer) RETURNS record
@@ -2770,6 +2779,8 @@ CREATE INDEX feed_offer_of_host ON work.feed_offer USING btree (domain64);
 CREATE INDEX guestbook_chunk ON work.guestbook USING btree (chunk_id) WHERE (chunk_id IS NOT NULL);
 
 CREATE INDEX guestbook_crawling ON work.guestbook USING btree (domain64) WHERE (state = 'crawling'::text);
+
+CREATE INDEX guestbook_failed ON work.guestbook USING btree (domain64, path) WHERE (state = 'error'::text);
 
 CREATE INDEX guestbook_indexed ON work.guestbook USING btree (indexed_in) WHERE ((indexed_in IS NOT NULL) AND (chunk_id IS DISTINCT FROM indexed_in));
 

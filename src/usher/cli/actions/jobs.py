@@ -10,7 +10,7 @@ import msgspec
 from usher import durations
 from usher.api.jobs import new_job
 from usher.api.queue_messages import NewJob
-from usher.cli.app import App, show_json, show_list, show_table
+from usher.cli.app import App, confirm, show_json, show_list, show_table
 from usher.cli.area_access import call_in, call_now, checked_transaction
 from usher.cli.output import display_time, echo
 from usher.cli.queue_access import (
@@ -29,8 +29,9 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
 from usher.observe.stages import has_leader
-from usher.queue import admin, jobs, queries, run_api, scheduler, task_queries
+from usher.queue import admin, bulk_retry, jobs, queries, run_api, scheduler, task_queries
 from usher.queue.admin import RetryResult
+from usher.queue.bulk_retry import FailedJobConditions, failed_text
 from usher.queue.host_rules import normalize_host_rule
 from usher.queue.job_states import JobState
 from usher.queue.jobs import EnqueuedJob, JobRequest
@@ -284,6 +285,18 @@ def parse_job(line: bytes) -> tuple[JobRequest, int | None]:
 def retry_jobs(app: App, ids: Sequence[int], *, as_json: bool) -> bool:
     """Retry jobs and show the results; whether no request was refused."""
     return show_results(call_now(queue_transaction(app), admin.retry_jobs, ids), as_json=as_json)
+
+
+def retry_failed(app: App, limit: int, *, yes: bool, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401
+    """State how many failed jobs match, ask, and retry them."""
+    chosen = FailedJobConditions(**conditions)
+    matching = failed_text(call_in(queue_transaction(app), bulk_retry.count_failed, chosen))
+    confirm(f"Retry {matching} now?", yes=yes)
+    result = call_now(queue_transaction(app), bulk_retry.retry_failed, chosen, limit=limit)
+    if as_json:
+        show_json(asdict(result))
+    else:
+        app.say(f"{matching} matched: {result.text}")
 
 
 async def cancel(

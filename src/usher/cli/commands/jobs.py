@@ -12,8 +12,10 @@ from usher.cli.app import (
     json_option,
     limit_option,
     pass_app,
+    range_option,
     run,
     with_options,
+    yes_option,
 )
 from usher.cli.help import HelpGroup
 
@@ -199,20 +201,46 @@ def add(app: App, /, words: tuple[str, ...], *, as_json: bool, **options: Any) -
 
 
 @jobs.command()
-@ids_argument
+@click.argument("ids", nargs=-1, type=JOB_ID, metavar="[ID...]")
+@click.option(
+    "--state",
+    type=click.Choice(("permanent-error", "temporary-error")),
+    help="All failed jobs: those that ended, or those that wait for their next attempt.",
+)
+@click.option("--type", metavar="TYPE", help="Only failed jobs of this type.")
+@click.option("--resource", metavar="NAME", help="Only failed jobs of this resource.")
+@click.option("--contains", metavar="TEXT", help="Only with this text in command, message or key.")
+@range_option("--limit", 1_000, 1, 1_000, "Retry at most this many failed jobs, the latest.")
+@yes_option
 @json_option
 @pass_app
-def retry(app: App, ids: tuple[int, ...], *, as_json: bool) -> int:
+def retry(
+    app: App,
+    /,
+    *,
+    ids: tuple[int, ...],
+    limit: int,
+    yes: bool,
+    as_json: bool,
+    **conditions: Any,  # noqa: ANN401 - as click read them
+) -> int:
     """Retry jobs now: a job with attempts left runs again, an ended job is added as a new job.
 
+    With --state it retries all failed jobs that match: it states their number and asks for confirmation.
     Exit code 3 if one of them could not be retried.
 
     \b
     Examples:
       usher jobs retry 12 13
+      usher jobs retry --state permanent-error --type fetch
       usher jobs log --state permanent-error --since 1h --ids | xargs usher jobs retry
     """
-    return 0 if actions.jobs.retry_jobs(app, ids, as_json=as_json) else 3
+    if bool(ids) == bool(conditions["state"]) or (ids and any(conditions.values())):
+        raise click.UsageError("Give numbers of jobs, or --state for all failed jobs that match.")
+    if ids:
+        return 0 if actions.jobs.retry_jobs(app, ids, as_json=as_json) else 3
+    actions.jobs.retry_failed(app, limit, yes=yes, as_json=as_json, **conditions)
+    return 0
 
 
 @jobs.command()

@@ -138,6 +138,11 @@ def database_of(action: ConsoleAction, call: MgmtCall[Any]) -> Database:
     return databases[action.area]
 
 
+def preview_database(action: ConsoleAction, call: MgmtCall[Any]) -> Database:
+    """The database that a preview reads: MGMT's role may read all of the work area."""
+    return call.context.control if action.area == "control" else call.context.mgmt_db
+
+
 def actor(call: MgmtCall[Any]) -> str:
     """Who acts: the name of the token, or the operator of the data directory."""
     token = call.caller.token

@@ -13,14 +13,22 @@ from usher.console.actions.action import (
     reason_words,
     whole_number,
 )
+from usher.console.text_values import one_of
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import Conflict, NotFound
-from usher.queue import admin, jobs, queries, task_queries
+from usher.queue import admin, bulk_retry, jobs, queries, task_queries
 from usher.queue.admin import TaskState
+from usher.queue.bulk_retry import (
+    FAILED_STATES,
+    MAX_JOBS_PER_RETRY,
+    FailedJobConditions,
+    failed_text,
+)
 from usher.queue.job_states import JobState
 
 JOB = ActionField("job", "Job")
+RETRY_CONDITIONS = ("state", "type", "resource", "contains")
 TYPE = ActionField("type", "Type of job")
 TASK = ActionField("task", "Task")
 RESOURCE = ActionField("resource", "Resource")
@@ -34,6 +42,46 @@ async def retry_job(conn: Connection, _call: MgmtCall[Any], fields: ActionFields
         raise Conflict(f"Job {result.job} waits or runs already.", hint=f"usher jobs show {id_}")
     after = "pending" if result.what == "pending" else f"new job {result.job}"
     return ActionResult(before, after, f"Job {result.job} runs as soon as a manager claims it.")
+
+
+def failed_conditions(fields: ActionFields) -> FailedJobConditions:
+    return FailedJobConditions(
+        state=one_of("state", fields["state"], FAILED_STATES) or "permanent-error",
+        type=fields["type"] or None,
+        resource=fields["resource"] or None,
+        contains=fields["contains"] or None,
+    )
+
+
+async def retry_matching(
+    conn: Connection, _call: MgmtCall[Any], fields: ActionFields
+) -> ActionResult:
+    """Retry the failed jobs that match, and no more than the operator confirmed."""
+    conditions, limit = failed_conditions(fields), whole_number(fields["limit"], "limit")
+    matching = failed_text(await bulk_retry.count_failed(conn, conditions))
+    now = await server_time(conn)
+    result = await bulk_retry.retry_failed(conn, conditions, limit=limit, now=now)
+    return ActionResult(f"{matching} matched", result.text, f"{result.text}.")
+
+
+async def preview_retry(conn: Connection, fields: ActionFields) -> list[str]:
+    matching = failed_text(await bulk_retry.count_failed(conn, failed_conditions(fields)))
+    return [
+        f"{matching} match now; one action retries {MAX_JOBS_PER_RETRY:,} at most.".capitalize()
+    ]
+
+
+async def retry_limit(conn: Connection, fields: ActionFields) -> ActionFields:
+    """The number of jobs that match, which the operator confirms."""
+    number = await bulk_retry.count_failed(conn, failed_conditions(fields))
+    return {"limit": str(max(1, min(number, MAX_JOBS_PER_RETRY)))}
+
+
+def retry_words(fields: ActionFields) -> list[str]:
+    given = [
+        word for name in RETRY_CONDITIONS if fields[name] for word in (f"--{name}", fields[name])
+    ]
+    return ["jobs", "retry", *given, "--limit", fields["limit"], "--yes"]
 
 
 async def cancel_job(conn: Connection, _call: MgmtCall[Any], fields: ActionFields) -> ActionResult:
@@ -125,6 +173,25 @@ ACTIONS = (
         "control",
         retry_job,
         job_path,
+    ),
+    ConsoleAction(
+        "jobs-retry",
+        "Retry all that match",
+        "The latest failed jobs that match run again, and no more of them than you confirm. "
+        "An ended job is added as a new job, also if it was retried before.",
+        (
+            ActionField("state", "State", options=FAILED_STATES),
+            ActionField("type", "Type", required=False),
+            ActionField("resource", "Resource", required=False),
+            ActionField("contains", "Contains", required=False),
+            ActionField("limit", "At most this many jobs"),
+        ),
+        retry_words,
+        "control",
+        retry_matching,
+        lambda _fields: "/jobs",
+        preview_retry,
+        retry_limit,
     ),
     ConsoleAction(
         "job-cancel",

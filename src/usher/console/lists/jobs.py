@@ -65,7 +65,7 @@ async def jobs_page(call: MgmtCall[Any]) -> ConsolePage:
         empty="No job matches.",
     )
     page = list_page("Jobs", table, shown, list_command(given, is_log=is_log))
-    values = {**page.values, "links": type_links(paused)}
+    values = {**page.values, "links": [*retry_links(given), *type_links(paused)]}
     return ConsolePage(page.template, page.heading, values, page.data, page.command)
 
 
@@ -92,6 +92,14 @@ def type_links(paused: Sequence[PausedType]) -> list[ActionLink]:
     resume = ACTIONS["type-resume"]
     links = [resume.link(f"Resume {each.type}", type=each.type) for each in paused]
     return [*links, ACTIONS["type-pause"].link("Pause a type")]
+
+
+def retry_links(given: Mapping[str, str]) -> list[ActionLink]:
+    """A link that retries all failed jobs that match the list."""
+    if given["state"] not in FAILED_STATES:
+        return []
+    names = ("state", "type", "resource", "contains")
+    return [ACTIONS["jobs-retry"].link(**{name: given[name] for name in names if given[name]})]
 
 
 def parse_run_position(text: str) -> tuple[int, datetime]:

@@ -29,6 +29,7 @@ from usher.urls import Url, parse
 from usher.wording import counted, relative_time
 
 HEADINGS: Final = ("Page", "State", "Result", "HTTP", "Fetched", "Next visit", "Reason")
+MAX_PAGES_READ: Final = 5_000  # for one screen, so that it takes less than 50 ms
 
 
 async def pages_page(call: MgmtCall[Any]) -> ConsolePage:
@@ -38,7 +39,9 @@ async def pages_page(call: MgmtCall[Any]) -> ConsolePage:
     async with read_transaction(call.context.mgmt_db) as conn:
         conditions = await read_conditions(conn, given, now)
         after = await position(conn, condition(call, "after"))
-        listing = await page_list.list_pages(conn, conditions, after=after, n=ROWS_PER_PAGE)
+        listing = await page_list.list_pages(
+            conn, conditions, after=after, n=ROWS_PER_PAGE, most=MAX_PAGES_READ
+        )
     table = ConsoleTable(
         HEADINGS,
         [page_row(page, now) for page in listing.pages],
@@ -52,7 +55,9 @@ async def pages_page(call: MgmtCall[Any]) -> ConsolePage:
         ),
         path="/pages",
         next_href=next_href("/pages", given, listing.next_after),
-        empty="No page matches.",
+        empty=f"None of these {MAX_PAGES_READ:,} pages matches; the search continues below."
+        if listing.next_after
+        else "No page matches.",
     )
     page = list_page("Pages", table, listing.pages, list_command(given))
     chosen = {name: value for name, value in given.items() if value}
@@ -99,7 +104,8 @@ async def errors_page(call: MgmtCall[Any]) -> ConsolePage:
     """Failed pages by kind, the most frequent first."""
     now, host = database_time(call), condition(call, "host")
     async with read_transaction(call.context.mgmt_db) as conn:
-        kinds = await page_list.error_kinds(conn, await host_number(conn, host) if host else None)
+        domain64 = await host_number(conn, host) if host else None
+        kinds = await page_list.error_kinds(conn, domain64, most=MAX_PAGES_READ)
     table = ConsoleTable(
         ("Kind", "Pages", "Next attempt", "Example"),
         error_rows(kinds, host, now),

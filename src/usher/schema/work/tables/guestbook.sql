@@ -75,6 +75,8 @@ comment on column work.guestbook.reason is 'Why its last fetch failed, or where 
 create index guestbook_pending on work.guestbook (domain64, priority, id) where state = 'pending';
 create index guestbook_crawling on work.guestbook (domain64) where state = 'crawling';
 create index guestbook_retry on work.guestbook (next_fetch) where state = 'error';
+-- Failed pages in the order of lists of the operator.
+create index guestbook_failed on work.guestbook (domain64, path) where state = 'error';
 create index guestbook_chunk on work.guestbook (chunk_id) where chunk_id is not null;
 -- The page that had a text first.
 create index guestbook_text on work.guestbook (text64, id) where text64 is not null and same_as is null;
