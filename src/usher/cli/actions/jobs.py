@@ -251,8 +251,8 @@ async def add_from_file(app: App, file: BinaryIO, *, as_json: bool) -> None:
     if as_json:
         show_json(total)
     else:
-        known = f", {total['known']:,} already wait or run" if total["known"] else ""
-        app.say(f"{total['new']:,} new{known}")
+        live = f", {total['known']:,} already wait or run" if total["known"] else ""
+        app.say(f"{total['new']:,} new{live}")
 
 
 def batches(file: BinaryIO) -> Iterator[list[tuple[JobRequest, int | None]]]:
