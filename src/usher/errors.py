@@ -15,6 +15,7 @@
     └── ServerUnusable      the embedded PostgreSQL cannot be created or started
         ├── NoServer        no PostgreSQL programs were found
         ├── DataUnusable    the data directory is not writable, not reachable or incomplete
+        │   └── ServerNotStarted  it did not start, or could not create its data directory
         └── WrongVersion    the data directory belongs to another major version
 
 Verdicts and outcomes are values, not exceptions. Each error has a stable code, an HTTP status, an exit code, and a
