@@ -264,6 +264,7 @@ def wrong_answers(stack: Show, words: Iterable[str]) -> list[str]:
     return [word for word in words if ask(stack, word) == (0, False)]
 
 
+@pytest.mark.soak
 def test_an_older_backup_replaces_newer_data(data: Path) -> None:
     pages, backup = 60, data.with_name("backup")
     old = [f"version1n{number}x" for number in range(pages)]
@@ -301,6 +302,7 @@ def test_an_older_backup_replaces_newer_data(data: Path) -> None:
         assert requested(web, since) == []
 
 
+@pytest.mark.soak
 def test_usher_does_not_start_with_half_a_restore(data: Path) -> None:
     """The database is restored, and then the process is killed: the same command completes the restore."""
     pages, backup, target = 20, data.with_name("backup"), data.with_name("restored")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from support.index.chunk_files import small_disk
 from support.processes.crawls import EMBEDDED
@@ -75,6 +76,7 @@ def test_an_interrupted_crawl_counts_its_pages_and_continues_at_a_new_pace(
     assert f"With earlier runs: {PAGES} pages fetched, 0 failed, {PAGES} searchable" in shown
 
 
+@pytest.mark.soak
 def test_a_crawl_leaves_hosts_alone_that_the_user_did_not_name(
     database: str, tmp_path: Path
 ) -> None:

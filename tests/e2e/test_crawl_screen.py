@@ -124,6 +124,7 @@ def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:
     assert "No page could be fetched." in shown
 
 
+@pytest.mark.soak
 def test_a_page_that_failed_says_so_the_next_time(database: str, tmp_path: Path) -> None:
     with Website({"/": Response(b"", 500)}) as web:
         for _ in range(2):
@@ -210,6 +211,7 @@ def test_a_raised_limit_continues_with_the_links_beyond_it(database: str, tmp_pa
     assert "not due yet; --again fetches it now" in run.said
 
 
+@pytest.mark.soak
 def test_a_raised_depth_continues_with_the_links_beyond_it(database: str, tmp_path: Path) -> None:
     data, words = tmp_path / "data", ("crawl", "--delay", "0", "--max-depth")
     chain = {f"/{n}": page(f"Page {n}", links(f"/{n + 1}")) for n in range(5)}

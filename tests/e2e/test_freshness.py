@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from support.processes.crawls import EMBEDDED
 from support.processes.killable import eventually
 from support.processes.pseudo_terminal import TerminalRun, at_terminal
@@ -15,6 +17,7 @@ DUE = (
 )
 
 
+@pytest.mark.soak
 def test_due_hosts_are_recrawled_every_night_until_the_operator_removes_the_task(
     data: Path,
 ) -> None:

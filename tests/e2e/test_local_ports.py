@@ -60,6 +60,7 @@ def stop(run: Show) -> None:
     assert run.ends() == 0, run.logs
 
 
+@pytest.mark.soak
 @EMBEDDED
 def test_data_stays_searchable_on_other_ports_and_the_own_ports_return(
     database: str, tmp_path: Path

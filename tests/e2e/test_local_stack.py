@@ -34,6 +34,7 @@ def visited(web: Website, since: int = 0) -> list[str]:
     return [ask.path for ask in web.log[since:] if ask.path != "/robots.txt"]
 
 
+@pytest.mark.soak
 def test_a_recrawl_fetches_no_more_than_its_limit(database: str, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with site() as web:

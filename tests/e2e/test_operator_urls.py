@@ -21,6 +21,7 @@ from support.site.website import Website
 pytestmark = EMBEDDED
 
 
+@pytest.mark.soak
 def test_a_typed_scheme_replaces_the_assumed_one(database: str, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with Website({"/": page("Plain", '<a href="/next">x</a>'), "/next": page("Next")}) as web:
@@ -91,6 +92,7 @@ def http_only(handler: type[HttpOnly]) -> Iterator[ThreadingHTTPServer]:
         server.shutdown()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("handler", [HttpOnly, HttpOnlyWithEnd])
 def test_a_crawl_uses_http_if_the_host_closes_connections_for_https(
     database: str, tmp_path: Path, handler: type[HttpOnly]
