@@ -36,7 +36,7 @@ def texts(stack: Stack, word: str) -> dict[str, int]:
 def snippets(stack: Stack, words: str) -> list[str]:
     request = {"query": words, "k": 100, "show": 100}
     told: dict[str, Any] = stack.ask("server-1-1", "/search", request)
-    return ["".join(text for text, _ in passage) for passage in told["passages"]]
+    return ["".join(text for text, _ in passage["pieces"]) for passage in told["shown"]]
 
 
 def test_a_menu_without_markup_leaves_the_main_text(database: str, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ async def search(cluster: ClusterView) -> SearchResult:
 
 async def becomes(cluster: ClusterView, is_true: Callable[[], bool]) -> bool:
     """Whether it becomes true while the front-end polls and probes."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not is_true() and time.monotonic() < until:
         await cluster.refresh()
         await asyncio.sleep(0.1)

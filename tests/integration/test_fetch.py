@@ -209,7 +209,7 @@ async def test_nothing_is_left_behind(site: Website) -> None:
         assert threading.active_count() > threads
     await until(lambda: not site._guests)
     gc.collect()
-    assert open_files() == before
+    assert open_files() <= before  # those of earlier tests may close meanwhile
     assert threading.active_count() == threads
     assert len(asyncio.all_tasks()) == tasks
 

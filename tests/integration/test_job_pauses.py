@@ -55,7 +55,7 @@ async def test_a_paused_resource_starts_nothing(conn: Connection) -> None:
     changed, _ = await admin.set_resource(conn, "r", capacity=3, now=NOW)
     assert (changed.capacity, changed.paused) == (3, True)
     assert await started(conn) == []
-    assert (await read_queue(conn, now=NOW)).paused == [PausedEntry("resource", "r")]
+    assert (await read_queue(conn, now=NOW)).paused == [PausedEntry("resource", "r", waiting=3)]
     resumed = await admin.resume_resource(conn, "r", now=NOW)
     assert (resumed.capacity, resumed.paused) == (3, False)
     assert [run.id for run in await started(conn, now=NOW + SECOND)] == ids[1:4]

@@ -197,7 +197,8 @@ def test_a_builder_gets_five_chunks_with_their_crawler(
     told = builder.get("/get_content_chunk_metadata")
     assert like(json.loads(CONTENT), told)
     keys = [f"stuff_{number}.com/" for number in range(1, 6)]
-    assert told == [{"chunk_id": 101, "host": CRAWLER, "keys": keys}]
+    samples = {key: number for number, key in enumerate(keys, 1)}
+    assert told == [{"chunk_id": 101, "host": CRAWLER, "keys": keys, "samples": samples}]
     with psycopg.connect(database) as conn:
         kept = conn.execute("select chunk_id, ib_host, ib_task from mgmt.index_builder").fetchall()
     assert kept == [(101, BUILDER, "building")]

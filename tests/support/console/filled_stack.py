@@ -28,7 +28,8 @@ def at(database: str, *words: str) -> None:
 
 
 def fill(database: str, server: Mgmt) -> None:
-    """One of each thing that an action acts on."""
+    """One of each thing that an action acts on; the first job has the number 1."""
+    run(database, "alter table control.job alter column id restart")
     at(database, "add", PAGE, "https://a.example/gone")
     at(database, "remove", "https://a.example/gone", "--reason", "old")
     at(database, "resources", "set", "site", "--capacity", "1")
