@@ -33,7 +33,7 @@ ENDS: dict[str, tuple[str, int | None, str]] = {
     "/gzip/bomb-twice": ("error", 200, "the gzip data is a bomb"),
     "/zstd/bomb": ("error", 200, "the zstd data is a bomb"),
     "/br/bomb": ("error", 200, "the br data is a bomb"),
-    "/type/zip-bomb": ("crawled", 200, ""),
+    "/type/zip-bomb": ("crawled", 200, "its content type has no text that Usher reads"),
     "/gzip/cut": ("error", 200, "the gzip data is truncated"),
     "/coding/unknown": ("error", 200, "unknown encoding 'rot13'"),
     "/drip": ("error", 200, SLOW),

@@ -89,8 +89,8 @@ async def with_working_schemes(
         url = parse(complete[number])
         if isinstance(url, UrlRefusal) or has_scheme(text, url) or url.scheme is not Scheme.HTTPS:
             continue
-        if not await has_answered(db, url):
-            complete[number] = str(await working_url(fetcher, url, say=say))
+        if not await has_answered(db, url) and (http := await http_instead(fetcher, url, say=say)):
+            complete[number] = str(http)
     return complete
 
 
@@ -99,17 +99,17 @@ async def with_working_scheme(fetcher: Fetcher, text: str, *, say: Callable[[str
     url = parse(text)
     if isinstance(url, UrlRefusal) or has_scheme(text, url):
         return text
-    return str(await working_url(fetcher, url, say=say))
+    return str(await http_instead(fetcher, url, say=say) or text)
 
 
-async def working_url(fetcher: Fetcher, url: Url, *, say: Callable[[str], None]) -> Url:
-    """The URL of https, or of http if the host has no https and answers to http."""
+async def http_instead(fetcher: Fetcher, url: Url, *, say: Callable[[str], None]) -> Url | None:
+    """The URL with http if its host has no https and answers to http."""
     http = replace(url, scheme=Scheme.HTTP)
     https_response = await fetch_robots(fetcher, url)
     if has_no_https(https_response) and (await fetch_robots(fetcher, http)).status is not None:
         say(f"{url.host} has no https ({https_response.error}). The crawl uses {http}")
         return http
-    return url
+    return None
 
 
 async def has_answered(db: Database, url: Url) -> bool:
