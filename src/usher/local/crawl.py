@@ -281,13 +281,17 @@ def host_change(options: LocalRunOptions) -> HostChange:
 async def watch_progress(
     stack: LocalStack, supervisor: Supervisor, selection: HostSelection, stop: asyncio.Event
 ) -> AsyncIterator[CrawlView]:
-    """The progress, twice a second, until the crawl is done; or, if `stop` is set, until the crawler has stopped."""
+    """The progress, twice a second, until the crawl is done; or, if `stop` is set, until the crawler has stopped.
+
+    The database of a large crawl or of a busy machine is read less often; the pages that arrive are counted meanwhile.
+    """
     loop = asyncio.get_running_loop()
     async with LiveCounts(stack.ports) as live:
         while True:
-            start = loop.time()
             await live.read_links()
+            start = loop.time()
             view = await read_view(stack, selection, live)
+            seconds = loop.time() - start
             yield view
             if view.progress.done:
                 return
@@ -296,8 +300,10 @@ async def watch_progress(
                 await supervisor.stop_process("crawler")
                 yield await read_view(stack, selection, live)
                 return
-            pause = max(POLL_SECONDS, (loop.time() - start) / POLL_SHARE)
-            await wait_up_to(pause, stop)
+            read_next = loop.time() + seconds / POLL_SHARE
+            while not await wait_up_to(POLL_SECONDS, stop) and loop.time() < read_next:
+                await live.read_pages()
+                yield view
 
 
 async def read_view(stack: LocalStack, selection: HostSelection, live: LiveCounts) -> CrawlView:
