@@ -130,6 +130,7 @@ async def test_the_builder_waits_for_a_silent_crawler(trade: Trade, builds: Buil
     try:
         async with builds():
             other = await trade.crawl(titled("/else", "Else"))
+            assert await soon(lambda: trade.chunk(chunk) == ("building", "")), trade.chunk(chunk)
             await asyncio.sleep(2.5)
             assert trade.chunk(chunk) == ("building", "")
             async with serve_component(

@@ -123,3 +123,37 @@ async def test_a_slow_first_sample_of_the_clock_does_not_last(database: str) -> 
         await conn.execute("set search_path = pg_catalog")
         await clock.sync(conn)
         assert not clock.is_stale
+
+
+async def test_a_slow_answer_does_not_turn_the_clock_back(database: str) -> None:
+    """The database reads its clock and answers later: the clock was right, and stays so."""
+    clock = DatabaseClock()
+    async with await connect(database) as conn:
+        await clock.sync(conn)
+        await conn.execute("create schema slow")
+        await conn.execute("""
+            create function slow.clock_timestamp() returns timestamptz language plpgsql as
+            $$ declare at timestamptz := pg_catalog.clock_timestamp();
+            begin perform pg_sleep(0.8); return at; end $$
+        """)
+        await conn.execute("set search_path = slow, pg_catalog")
+        before = clock.skew
+        await clock.sync(conn)
+    assert abs(clock.skew - before) < timedelta(seconds=0.2)
+
+
+async def test_the_clock_follows_a_database_whose_clock_was_set(database: str) -> None:
+    clock = DatabaseClock()
+    async with await connect(database) as conn:
+        await clock.sync(conn)
+        await conn.execute("create schema later")
+        await conn.execute("""
+            create function later.clock_timestamp() returns timestamptz language sql as
+            $$ select pg_catalog.clock_timestamp() + interval '1 hour' $$
+        """)
+        await conn.execute("set search_path = later, pg_catalog")
+        await clock.sync(conn)
+        assert abs(clock.skew + timedelta(hours=1)) < timedelta(seconds=2)
+        await conn.execute("set search_path = pg_catalog")
+        await clock.sync(conn)
+    assert abs(clock.skew) < timedelta(seconds=2)

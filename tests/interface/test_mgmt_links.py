@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from support.mgmt.mgmt_process import Mgmt, mgmt
-from support.mgmt.plain_components import Component, at_once, one
+from support.mgmt.plain_components import Component, at_once, make_hosts_ready, one
 
 HOST = "https://one.test"
 FINISHED_HOSTS = 3_000
@@ -109,6 +109,6 @@ def test_a_page_that_is_reported_without_a_date_gets_the_time_of_its_fetch(
     assert one(database, same) is True
     with psycopg.connect(database) as conn:
         conn.execute("update work.guestbook set state = 'pending'")
-        conn.execute("update work.hosts set claim_at = now(), ready_at = now()")
+    make_hosts_ready(database)
     [page] = crawler.get("/get_links?pages=1")["pages"]
     assert "last_modified" not in page

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import psycopg
-
 from support.mgmt.mgmt_process import mgmt
-from support.mgmt.plain_components import Component, at_once, one
+from support.mgmt.plain_components import Component, at_once, make_hosts_ready, one
 
 
 def test_all_crawlers_leave_a_host_that_asks_for_rest(database: str, tmp_path: Path) -> None:
@@ -24,6 +22,5 @@ def test_all_crawlers_leave_a_host_that_asks_for_rest(database: str, tmp_path: P
         host = "select trouble from work.hosts where name = 'slow.example'"
         assert one(database, host) == "HTTP 503"
         assert one(database, host.replace("trouble", "ready_at > now() + interval '9 minutes'"))
-        with psycopg.connect(database) as conn:
-            conn.execute("update work.hosts set ready_at = now(), claim_at = now()")
+        make_hosts_ready(database)
         assert len(other.get("/get_links")["links"]) == 5

@@ -56,18 +56,23 @@ class DatabaseClock:
         return datetime.now(UTC) - self.now()
 
     async def sync(self, conn: psycopg.AsyncConnection[TupleRow]) -> None:
-        """Take a sample. The database read its clock about halfway between question and answer.
+        """Take a sample. The database read its clock at some time between question and answer.
 
-        A slow sample serves only until the first quick one.
+        A sample corrects the clock only if it proves it wrong, and as little as needed; else the clock would jump back
+        and forth by half of each slow answer. A slow first sample serves only until the first quick one.
         """
         asked_at = elapsed()
         sample = await server_time(conn)
         answered_at = elapsed()
-        is_slow = answered_at - asked_at > SLOW_SAMPLE_SECONDS
+        uncertain = timedelta(seconds=answered_at - asked_at)
+        is_slow = uncertain.total_seconds() > SLOW_SAMPLE_SECONDS
         if self._has_sample and is_slow:
             return
-        self._sample, self._sampled_at = sample, (asked_at + answered_at) / 2
-        self._has_sample = not is_slow
+        now = sample + uncertain / 2
+        if self._has_sample:
+            before = self._sample + timedelta(seconds=answered_at - self._sampled_at)
+            now = min(max(before, sample), sample + uncertain)
+        self._sample, self._sampled_at, self._has_sample = now, answered_at, not is_slow
         self._report()
 
     def _report(self) -> None:

@@ -62,6 +62,15 @@ def at_once(dsn: str, *, rows: int = 1) -> None:
         conn.execute("alter table work.chunk alter column id restart with 101")
 
 
+def make_hosts_ready(dsn: str) -> None:
+    """Let hosts be crawled now. MGMT estimates the time of the database, so `now()` may still be in its future."""
+    with psycopg.connect(dsn) as conn:
+        conn.execute("""
+            update work.hosts set ready_at = past, claim_at = past
+            from (select now() - interval '1 minute') as t (past)
+        """)
+
+
 def one(dsn: str, query: str, *given: object) -> Any:  # noqa: ANN401
     """The first value of the first row."""
     with psycopg.connect(dsn) as conn:
