@@ -29,7 +29,7 @@ PAGES, LINKS_PER_PAGE = 300, 10
 SOAK_PAGES = int(os.environ.get("BACKUP_PAGES", "2000"))
 STEP_SECONDS = 120
 CRAWL_TIMEOUT_SECONDS = 900
-CRAWL_SECONDS = 10  # at least, so that the backup is created meanwhile
+CRAWL_SECONDS = 60  # at least, so that the backup is created meanwhile, also on a busy machine
 # A restore starts a new incarnation: these tables are about the index servers of the present one.
 RESTORE_TABLES = {
     "work.unrestored", "work.retirement", "work.incarnation", "work.placement", "work.server_load",
