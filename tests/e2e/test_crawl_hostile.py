@@ -61,7 +61,7 @@ ENDS: dict[str, tuple[str, int | None, str]] = {
     "/charset/unknown": ("crawled", 200, ""),
     "/broken-html": ("crawled", 200, ""),
     "/nested": ("crawled", 200, ""),
-    "/type/binary-as-html": ("crawled", 200, ""),
+    "/type/binary-as-html": ("crawled", 200, "its content type has no text that Usher reads"),
     "/status/429": ("error", 429, "HTTP 429"),
     "/status/503-until": ("error", 503, "HTTP 503"),
     "/links-100k": ("crawled", 200, "links exceed the limit"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from support.processes.command_forker import ForkedCommand, nursery
 from usher import local_secret
 
 WAIT_SECONDS = 30
@@ -43,7 +44,7 @@ class Reply:
 class Mgmt:
     """The server process and where it listens."""
 
-    process: subprocess.Popen[str]
+    process: ForkedCommand | subprocess.Popen[str]
     address: str
     log: Path
     data: Path
@@ -113,7 +114,9 @@ class Mgmt:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait(WAIT_SECONDS)
+        if self.process.stdout:
+            self.process.stdout.close()
 
 
 @contextmanager
@@ -125,16 +128,13 @@ def mgmt(
     data = log.with_name(f"{log.name}.data")
     environment = {**clean, "DATABASE_URL": dsn, "USHER_LOG_LEVEL": level, "USHER_DATA": str(data)}
     environment |= settings or {}
-    with log.open("w") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "usher", "mgmt", "--bind", "127.0.0.1:0", *words],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
-    assert process.stdout is not None
+    reader, writer = os.pipe()
+    with log.open("w") as stderr, open(os.devnull, "rb") as stdin:  # noqa: PTH123 - a stream
+        command = ["mgmt", "--bind", "127.0.0.1:0", *words]
+        streams = [stdin.fileno(), writer, stderr.fileno()]
+        process = nursery().start(command, environment, None, streams)
+    os.close(writer)
+    process.stdout = open(reader)  # noqa: PTH123, SIM115 - a pipe, which Mgmt closes
     address = process.stdout.readline().strip()
     with Mgmt(process, address, log, data) as running:
         assert address, log.read_text()

@@ -21,9 +21,10 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 MAX_REQUEST_BYTES = 1 << 20
+MAX_COMMAND_SECONDS = 120
 FILES_SENT = 4  # three streams, and the caller's network namespace
 OWN_NETWORK = "/proc/thread-self/ns/net"
 
@@ -45,30 +46,70 @@ class Nursery:
             )
         atexit.register(self.close)
 
+    def start(
+        self, words: list[str], environment: dict[str, str], cwd: Path | None, streams: list[int]
+    ) -> "ForkedCommand":
+        """Start a command with these streams."""
+        request = {"words": words, "environment": environment, "cwd": str(cwd or Path.cwd())}
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        line.connect(self._address)
+        message = json.dumps(request).encode("utf-8", "surrogateescape")
+        with open(OWN_NETWORK, "rb") as network:  # noqa: PTH123 - only its descriptor is used
+            socket.send_fds(line, [message], [*streams, network.fileno()])
+        return ForkedCommand(words, line)
+
     def run(
         self, words: list[str], environment: dict[str, str], cwd: Path | None, streams: list[int]
     ) -> int:
         """The exit code of one command with these streams, as `subprocess` has it."""
-        request = {"words": words, "environment": environment, "cwd": str(cwd or Path.cwd())}
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
-            line.settimeout(120)
-            line.connect(self._address)
-            message = json.dumps(request).encode("utf-8", "surrogateescape")
-            with open(OWN_NETWORK, "rb") as network:  # noqa: PTH123 - only its descriptor is used
-                socket.send_fds(line, [message], [*streams, network.fileno()])
-            pid = int(line.recv(64))
-            try:
-                return int(line.recv(64))
-            except TimeoutError:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-                raise
+        command = self.start(words, environment, cwd, streams)
+        try:
+            return command.wait(MAX_COMMAND_SECONDS)
+        except subprocess.TimeoutExpired:
+            command.kill()
+            raise
 
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(30)
         self._place.cleanup()
+
+
+class ForkedCommand:
+    """A command that runs, with the methods of `subprocess.Popen`."""
+
+    def __init__(self, words: list[str], line: socket.socket) -> None:
+        self.words, self._line = words, line
+        self.pid = int(line.recv(64))
+        self.returncode: int | None = None
+        self.stdout: IO[str] | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self._line.settimeout(timeout)
+            try:
+                self.returncode = int(self._line.recv(64))
+            except (TimeoutError, BlockingIOError) as error:
+                raise subprocess.TimeoutExpired(self.words, timeout or 0) from error
+            self._line.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
 
 
 @cache
