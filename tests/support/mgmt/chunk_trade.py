@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,9 @@ import psycopg
 from support.index.chunk_files import chunk_file, page
 from support.mgmt.mgmt_process import Mgmt, mgmt
 from support.mgmt.plain_components import at_once
+from support.processes.command_forker import ForkedCommand
 from support.processes.commands import clean
+from support.processes.stack import USHER, start_process
 from usher.chunk_store import INDEX_SUFFIX, ChunkStore
 from usher.crawl.warc.writer import WarcPage
 from usher.http.client.mgmt_client import Client
@@ -186,12 +187,14 @@ def texts_of(path: Path, chunk: int) -> dict[str, str]:
 
 
 @contextmanager
-def component(trade: Trade, data: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+def component(
+    trade: Trade, data: Path, *words: str
+) -> Iterator[ForkedCommand | subprocess.Popen[bytes]]:
     """A real process of ours, whose log is beside its data; killed at the end if it still runs."""
-    command = [sys.executable, "-m", "usher", *words, "--mgmt", trade.server.address]
+    command = [*USHER, *words, "--mgmt", trade.server.address]
     environment = clean({"USHER_DATA": str(data), "USHER_CHUNK_LEASE": "30"})
     with (data / "components.log").open("ab") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        process = start_process(command, environment, log)
     try:
         yield process
     finally:
