@@ -57,3 +57,13 @@ def test_a_snippet_does_not_repeat_the_title_and_keeps_lines() -> None:
     assert text.startswith("These functions are always available")
     assert text.splitlines()[1] == "open(file, mode)"
     assert (sections, is_from_first) == ([], False)
+
+
+def test_a_passage_names_the_forms_of_the_words_in_the_title_and_the_headings() -> None:
+    def without_plural(word: str) -> str:
+        return word.removesuffix("s")
+
+    query = PassageWords(("function", "statement"))
+    passage = make_passage(page(), query, stem=without_plural)
+    assert [section.anchor for section in passage.sections] == ["for"]
+    assert passage.forms == ("functions", "statements")

@@ -186,11 +186,45 @@ existing_file = click.Path(path_type=Path, exists=True, dir_okay=False)
 MAX_ID = 2**63 - 1
 
 
+class WholeNumber(click.IntRange):
+    """A whole number in a range, which help and errors describe in words."""
+
+    name = "whole number"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:  # noqa: ARG002
+        return option_metavar(param)
+
+    def _describe_range(self) -> str:
+        return range_text(self.min, self.max)
+
+
+class Number(click.FloatRange):
+    """A number in a range, as `WholeNumber`."""
+
+    name = "number"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:  # noqa: ARG002
+        return option_metavar(param)
+
+    def _describe_range(self) -> str:
+        return range_text(self.min, self.max)
+
+
+def option_metavar(param: click.Parameter) -> str | None:
+    return "N" if isinstance(param, click.Option) else None
+
+
+def range_text(low: float | None, high: float | None) -> str:
+    if high is None or high >= MAX_ID:
+        return f"{low or 0:,} or more"
+    return f"{low or 0:,} to {high:,}"
+
+
 def range_option(
     name: str, default: float, low: float, high: float | None, text: str, unit: str = ""
 ) -> Command:
     """An option for a number from `low` to `high`, whole if its default is; the help shows the default."""
-    kind: Any = click.IntRange if isinstance(default, int) else click.FloatRange
+    kind: Any = WholeNumber if isinstance(default, int) else Number
     return click.option(
         name,
         default=default,
@@ -203,7 +237,7 @@ def range_option(
 
 def after_id_option(noun: str) -> Command:
     """The option that starts a list after the record with this number."""
-    limits, text = click.IntRange(0, MAX_ID), f"Start after this {noun}."
+    limits, text = WholeNumber(0, MAX_ID), f"Start after this {noun}."
     return click.option("--after", default=0, type=limits, metavar="ID", help=text)
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from shlex import quote
 from types import MappingProxyType
 from typing import Final
 
@@ -33,9 +34,9 @@ from usher.local.host_selection import (
 from usher.local.live_counts import LiveCounts
 from usher.local.operator_urls import prepare_hosts
 from usher.local.port_claim import claim_ports
-from usher.local.ports import Ports, exclusive_run
+from usher.local.ports import ADD_HINT, Ports, already_running, exclusive_run, is_run_locked
 from usher.local.recrawl import knock_again, knock_beyond_limits
-from usher.local.roles import ROLE_PROCESSES
+from usher.local.roles import role_names
 from usher.local.supervisor import ShowMessage, Supervisor, usher_command
 from usher.observe.crawl_progress import (
     CrawlProgress,
@@ -141,11 +142,13 @@ async def open_stack(
     loaded: LoadedSettings, options: LocalRunOptions, *, say: ShowMessage
 ) -> AsyncIterator[LocalStack]:
     """Lock the data directory, open the database and claim the ports; no process of the stack runs yet."""
-    settings = loaded.settings
+    settings, hint = loaded.settings, running_hint(options)
+    if is_run_locked(settings.data):
+        raise already_running(settings.data, hint)
     say(f"Starting Usher. Data directory: {settings.data}")
     with open_areas(settings) as areas:
         make_data_directory(settings.data)
-        async with exclusive_run(settings.data, say=say) as lock:
+        async with exclusive_run(settings.data, say=say, hint=hint) as lock:
             restore_marker.check_marker(settings.data)
             await migrate.ensure(areas, migrate.ALL_SCHEMAS, patience=settings.connect_timeout)
             async with (
@@ -169,6 +172,27 @@ async def open_stack(
                 )
 
 
+def running_hint(options: LocalRunOptions) -> str:
+    """What to type instead of a crawl while Usher runs in the data directory."""
+    if not options.urls:
+        return ADD_HINT
+    whole = "--full --pass " if options.again else ""
+    hints = [f"Add it to that run: `usher add {whole}{' '.join(map(quote, options.urls))}`"]
+    limits = [
+        f"{name} {value:g}"
+        for name, value in (
+            ("--crawl-delay", options.delay),
+            ("--max-pages", options.max_pages),
+            ("--max-depth", options.max_depth),
+        )
+        if value is not None
+    ]
+    if limits:
+        names = " ".join(quote(url.host) for url in options.parse_urls())
+        hints.append(f"set the limits: `usher hosts set {names} {' '.join(limits)}`")
+    return f"{', then '.join(hints)}. Or use another directory with --data."
+
+
 @asynccontextmanager
 async def running_processes(
     stack: LocalStack,
@@ -180,7 +204,7 @@ async def running_processes(
 ) -> AsyncIterator[Supervisor]:
     """Start every role and wait until all are ready, or until `stop` is set; stop them at the end."""
     data = stack.loaded.settings.data
-    say(f"Starting the processes {', '.join(ROLE_PROCESSES)}.")
+    say(f"Starting {', '.join(role_names(jobs=stack.options.jobs))}.")
     os.environ.update(process_environment(stack.loaded))
     if selection.skipped:
         write_skipped(data, selection)

@@ -222,8 +222,11 @@ def show_result(
     show_brought(app, counts)
     if options.dry_run:
         app.say("Dry run: nothing was changed.")
+    if options.lists_answers and not options.as_json:
+        for reason, _ in counts.in_order():
+            app.say(f"{reason}: {reason.words}")
     if counts.reasons.keys() & {Reason.PAGE_NOT_DUE, Reason.HOST_NOT_DUE}:
-        app.say("  → `usher explain URL` shows when a page is due; --pass admits it now")
+        app.say("  → `usher explain URL` shows when a page is due; --pass fetches it now")
 
 
 def show_brought(app: App, counts: AnswerCounts) -> None:

@@ -84,7 +84,7 @@ def show_explanation(app: App, text: str, *, as_json: bool) -> None:
     if explanation.host:
         show_clock(explanation.host, explanation.now)
     else:
-        show_field("host", "not registered; the first knock registers it, due at once")
+        show_field("host", "new to Usher; the first page that is added registers it, due at once")
     if explanation.is_private:
         show_field("private", *private_lines(explanation.private))
     show_field("filters", filter_text(explanation))
@@ -135,7 +135,7 @@ def show_page(explanation: "UrlExplanation") -> None:
     if explanation.page:
         show_field("page", *page_lines(explanation, explanation.page))
     elif explanation.host and not explanation.filtered:
-        show_field("page", "not in the guestbook")
+        show_field("page", "not known to Usher")
 
 
 def page_lines(explanation: "UrlExplanation", page: GuestbookRow) -> Iterator[str]:
@@ -280,7 +280,7 @@ def next_visit_text(explanation: "UrlExplanation", page: GuestbookRow, host: Hos
             return "A crawler is fetching it now."
         case "error":
             failures = f"after {times(page.failures)} without success"
-            return f"At {time_text(page.next_fetch, now)}, {failures}."
+            return f"With the nightly recrawl after {time_text(page.next_fetch, now)}, {failures}."
         case _ if page.next_fetch > now:
             return f"In {duration_text(page.next_fetch - now)} ({rhythm})."
         case _:

@@ -127,6 +127,8 @@ def show_host(view: HostView) -> None:
     if counts:
         full = "; new pages are refused" if view.known >= host.effective_max_pages else ""
         show_field("", f"{view.known:,} of at most {host.effective_max_pages:,}{full}")
+    if view.pages.get("error"):
+        show_field("", "pages in error are tried again with the nightly recrawl of `usher up`")
 
 
 def show_clock(host: HostDetails, now: datetime) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 import click
@@ -38,7 +39,7 @@ from usher.local.supervisor import Supervisor
 from usher.observe.crawl_progress import last_result, read_progress
 from usher.shutdown import stop_events
 from usher.telemetry import Log, log_failure, set_up_logging
-from usher.urls import Scheme, UrlRefusal, parse
+from usher.urls import Scheme, Url, parse
 from usher.wording import counted, printable
 
 log = Log("stage")
@@ -51,6 +52,9 @@ REFUSAL_TEXTS: Final = {
 FAILED_TEXT: Final = (
     "its last fetch failed: {reason}. The next attempt is not due yet; --again fetches it now"
 )
+# Parts of the reasons of the crawler.
+NO_ADDRESS: Final = "the name "
+REFUSED: Final = "the connection was refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ async def crawled_urls(run: LocalRun, options: LocalRunOptions) -> AsyncIterator
             run.app.say("To continue, run the same command again.")
             raise click.Abort
         if message := failure_text(view):
-            raise UsherError(message, hint=failure_hint(typed, options.urls[0]))
+            raise UsherError(message, hint=failure_hint(typed, options.urls[0], view))
         yield
 
 
@@ -149,13 +153,18 @@ async def admit_urls(
     return options, admission.hosts
 
 
-def failure_hint(typed: str, complete: str) -> str:
-    """What to type after a crawl that fetched nothing: http, if https was only assumed."""
+def failure_hint(typed: str, complete: str, view: CrawlView) -> str:
+    """What to do after a crawl that fetched nothing: type http if https was only assumed and may be the cause."""
+    reasons = [problem.reason for problem in view.problems]
+    if reasons and all(NO_ADDRESS in reason for reason in reasons):
+        return "Check the spelling of the name, and the network of this machine."
     url = parse(complete)
-    if isinstance(url, UrlRefusal) or has_scheme(typed, url) or url.scheme is not Scheme.HTTPS:
-        return f"usher explain {complete}"
-    http = replace(url, scheme=Scheme.HTTP)
-    return f"https was assumed. If the site has no https, type: usher crawl {http}"
+    if isinstance(url, Url) and not has_scheme(typed, url) and url.scheme is Scheme.HTTPS:
+        http = replace(url, scheme=Scheme.HTTP)
+        return f"https was assumed. If the site has no https, type: usher crawl {http}"
+    if reasons and all(REFUSED in reason for reason in reasons):
+        return "Check the port, and whether the site runs. Then run the same command again."
+    return f"usher explain {quote(complete)}"
 
 
 async def show_refusals(app: App, stack: LocalStack, admission: Admission) -> None:

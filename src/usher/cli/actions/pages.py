@@ -232,7 +232,7 @@ async def read_page(app: App, url: str) -> tuple["UrlExplanation", PageResult]:
     if explanation.page is None:
         finding = explanation.finding
         raise NotFound(
-            finding.words if finding else "It is not in the guestbook.",
+            finding.words if finding else "Usher does not know this page.",
             hint=finding.command if finding else "",
         )
     async with reader_transaction(app) as conn:
