@@ -60,7 +60,11 @@ def test_a_url_comes_in_once(database: str) -> None:
     there = to(database)
     first = usher("add", "https://Example.com", environment=there)
     assert (first.code, first.out) == (0, "admit   new_page            https://example.com/\n")
-    assert first.err == "new_page: it is a new page\n"
+    assert first.err.splitlines() == [
+        "new_page: it is a new page",
+        "No crawler is running; the pages wait.",
+        "  → usher up",
+    ]
     again = usher("add", "example.com", environment=there)
     assert (again.code, again.out.split()) == (
         0,
