@@ -113,7 +113,8 @@ def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:
         assert [request.path for request in web.log] == ["/robots.txt"]
         with show(tmp_path / "data", "crawl", web.url("/"), dsn=database) as again:
             assert again.ends(60) == 1, again.logs
-    assert f"{web.url('/')}: robots.txt forbids it: Disallow: / (group *)" in again.said
+    forbidden = f"{web.url('/')}: robots.txt forbids it: Disallow: / (group *)"
+    assert f"{forbidden}; --again reads robots.txt again" in again.said
     assert "fetched before" not in again.said
     assert "done: 0 pages fetched, 0 failed, 1 blocked by robots.txt, 0 searchable" in shown
     assert (
@@ -252,3 +253,48 @@ def test_a_crawl_while_usher_runs_says_what_to_type_instead(database: str, tmp_p
     command = f"usher --data {data}"
     assert f"`{command} add --full --pass http://a.test:81/`" in shown
     assert f"`{command} hosts set a.test:81 --crawl-delay 0.5 --max-pages 20`" in shown
+
+
+def test_a_changed_robots_txt_is_read_when_a_person_asks_again(
+    database: str, tmp_path: Path
+) -> None:
+    with site("User-agent: *\nDisallow: /\n") as web:
+        with show(tmp_path / "data", "crawl", web.url("/"), dsn=database) as run:
+            assert run.ends(60) == 1, run.logs
+        web.add("/robots.txt", Response(b"User-agent: *\nDisallow:\n", content_type="text/plain"))
+        words = ("crawl", "--again", "--delay", "0", web.url("/"))
+        with show(tmp_path / "data", *words, dsn=database, terminal=True) as run:
+            assert run.ends(60) == 0, run.logs
+    assert f"done: {PAGES} pages fetched, 0 failed, {PAGES} searchable" in plain(run.said)
+
+
+def test_the_result_names_every_reason_why_pages_are_not_searchable(
+    database: str, tmp_path: Path
+) -> None:
+    broken = Response(b"%PDF-1.4 broken", content_type="application/pdf")
+    paths = ("/gone", "/hidden", "/a.pdf", "/moved", "/error")
+    with Website({"/": page("Start", links(*paths)), "/a.pdf": broken}) as web:
+        web.add("/hidden", page("Hidden", '<meta name="robots" content="noindex">'))
+        web.add("/moved", Response(b"", status=302, headers={"Location": "/"}))
+        web.add("/error", Response(b"", status=500))
+        words = ("crawl", "--delay", "0", web.url("/"))
+        with show(tmp_path / "data", *words, dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+    assert "done: 5 pages fetched, 1 failed, 1 searchable" in run.said
+    for path in paths:
+        assert f"(for example {web.url(path)})" in run.said
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("ftp://example.com/a", "Usher fetches only http and https, not ftp."),
+        ("http://me:secret@example.com/", "The URL has a user name or a password; remove them."),
+    ],
+)
+def test_a_url_that_cannot_be_crawled_starts_nothing(url: str, reason: str, tmp_path: Path) -> None:
+    with show(tmp_path / "data", "crawl", url) as run:
+        assert run.ends() == 2
+    assert reason in run.said
+    assert "secret" not in run.said
+    assert "Starting" not in run.said

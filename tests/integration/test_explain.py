@@ -148,7 +148,7 @@ async def test_what_a_fetch_said(house: House) -> None:
     assert (await house.finding()).words == f"It is being crawled by c:1, in chunk {chunk}."
     await house.page(state="error", reason="HTTP 503", status=503, next_fetch=NOW + HOUR)
     assert (await house.finding()).words.startswith(
-        "Its last fetch failed: HTTP 503. The next attempt"
+        "Its last fetch failed: HTTP 503. The nightly recrawl of `usher up` tries again after "
     )
     for known, words, command in (
         ({"state": "idle"}, "Usher knows the page, but no crawl has asked for it.", "usher add "),

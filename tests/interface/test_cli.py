@@ -1,6 +1,8 @@
 """The command line as a person meets it: words, exit codes, what goes where."""
 
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from support.processes.killable import supervisor_pids
 from usher import __version__
 from usher.cli.commands.db import SCHEMA_NAMES
 from usher.db.areas import SCHEMAS
+
+ROOT = Path(__file__).parents[2]
 
 
 def to(dsn: str) -> dict[str, str]:
@@ -67,6 +71,20 @@ def test_a_hint_repeats_the_data_directory(tmp_path: Path) -> None:
     assert f"→ Start one with `usher --data '{data}' front`" in ran.err
     ran = usher(*words, environment={"USHER_DATA": str(data)})
     assert "→ Start one with `usher front`" in ran.err
+
+
+def test_a_hint_begins_as_the_user_called_the_launcher(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "usher", tmp_path)
+    shutil.copy(ROOT / "requirements.lock", tmp_path)
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    shutil.copy(ROOT / "requirements.lock", tmp_path / ".venv")
+    python = tmp_path / ".venv/bin/python"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    words = ["./usher", "--data", "data", "search", "--front", "http://127.0.0.1:1", "cat"]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 5
+    assert "→ Start one with `./usher --data data front`" in ran.stderr
 
 
 def test_settings_show_value_and_origin(tmp_path: Path) -> None:

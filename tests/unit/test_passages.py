@@ -63,7 +63,8 @@ def test_a_passage_names_the_forms_of_the_words_in_the_title_and_the_headings() 
     def without_plural(word: str) -> str:
         return word.removesuffix("s")
 
-    query = PassageWords(("function", "statement"))
-    passage = make_passage(page(), query, stem=without_plural)
-    assert [section.anchor for section in passage.sections] == ["for"]
-    assert passage.forms == ("functions", "statements")
+    title = make_passage(page(), PassageWords(("function",)), stem=without_plural)
+    assert (title.sections, title.forms) == ((), ("functions",))
+    heading = make_passage(page(), PassageWords(("statement",)), stem=without_plural)
+    assert [section.anchor for section in heading.sections] == ["for"]
+    assert heading.forms == ("statements",)

@@ -65,11 +65,10 @@ class App:
             echo(self.hint(message), err=True)
 
     def hint(self, text: str) -> str:
-        """The text with --data in each command that it names, if the user gave that option."""
-        data = self.overrides.get("data")
-        if data is None:
-            return text
-        return COMMAND_NAME.sub(lambda _: f"usher --data {quote(str(data))} ", text)
+        """The text with commands as this user types them: ./usher in a checkout, and --data if it was given."""
+        data, program = self.overrides.get("data"), os.environ.get("USHER_COMMAND", "usher")
+        option = "" if data is None else f"--data {quote(str(data))} "
+        return COMMAND_NAME.sub(lambda _: f"{quote(program)} {option}", text)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

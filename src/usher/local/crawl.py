@@ -53,13 +53,15 @@ from usher.private_files import make_data_directory
 from usher.schema import migrate
 from usher.schema.roles import usable_role
 from usher.settings import LoadedSettings
-from usher.urls import Url, UrlRefusal, parse
+from usher.urls import Scheme, Url, UrlRefusal, parse
+from usher.wording import without_password
 
 store = load_statements(__file__)
 # Large chunks need fewer files and calls. They are handed out soon because a user waits.
 CHUNK_SETTINGS: Final = MappingProxyType({"chunk_pages": 50, "chunk_wait": 0.2})
-MAX_PROBLEMS: Final = 3
+MAX_PROBLEMS: Final = 10
 MAX_WATCHED_HOSTS: Final = 1_000
+MAX_URL_CHARACTERS: Final = 80  # in an error
 POLL_SECONDS: Final = 0.5
 POLL_SHARE: Final = 0.1  # of the time that reading the progress of a large crawl may take
 
@@ -83,7 +85,11 @@ class LocalRunOptions:
         for text in self.urls:
             url = parse(text)
             if isinstance(url, UrlRefusal):
-                raise BadInput(f"{text[:80]!r} cannot be crawled: {url.detail}")
+                shown = without_password(text[:MAX_URL_CHARACTERS])
+                raise BadInput(f"{shown!r} cannot be crawled: {url.detail}")
+            if url.scheme not in (Scheme.HTTP, Scheme.HTTPS):
+                detail = f"Usher fetches only http and https, not {url.scheme.word}."
+                raise BadInput(f"{str(url)[:MAX_URL_CHARACTERS]!r} cannot be crawled: {detail}")
             urls.append(url)
         return urls
 

@@ -184,7 +184,8 @@ def not_in_guestbook(explanation: UrlExplanation, url: Url) -> Searchability:
 def removed_by_operator(removal: Removal) -> Searchability:
     words = f"The operator {removal.words.removesuffix('.')}."
     return Searchability(
-        words.replace("removed", "removed it", 1), f"usher remove --undo {quote(removal.target)}"
+        words.replace("removed on", "removed it on", 1),
+        f"usher remove --undo {quote(removal.target)}",
     )
 
 

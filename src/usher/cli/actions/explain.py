@@ -150,7 +150,8 @@ def page_lines(explanation: "UrlExplanation", page: GuestbookRow) -> Iterator[st
     if page.last_modified:
         yield f"last changed {time_text(page.last_modified, now)}"
     if page.failures:
-        yield f"failed {times(page.failures)} in a row{response_text(page)}"
+        row = " in a row" if page.failures > 1 else ""
+        yield f"failed {times(page.failures)}{row}{response_text(page)}"
     if page.gone:
         yield "gone: the server answered that the page does not exist"
     if page.depth:
@@ -260,7 +261,7 @@ def crawl_lines(page: GuestbookRow, trail: PageHistory, now: datetime) -> Iterat
     if chunk:
         yield f"in chunk {chunk.id} by {chunk.crawler}, claimed {time_text(chunk.claimed_at, now)}"
     if text.misses and not page.gone:
-        yield f"not found {times(text.misses)} in a row; removed from the index after the second"
+        yield f"not found {times(text.misses)}; removed from the index after the second time in a row"
     if text.attempts:
         yield f"lost {times(text.attempts)} because its crawler failed"
 
@@ -279,7 +280,7 @@ def next_visit_text(explanation: "UrlExplanation", page: GuestbookRow, host: Hos
         case "crawling":
             return "A crawler is fetching it now."
         case "error":
-            failures = f"after {times(page.failures)} without success"
+            failures = f"after {counted(page.failures, 'failure')}"
             return f"With the nightly recrawl after {time_text(page.next_fetch, now)}, {failures}."
         case _ if page.next_fetch > now:
             return f"In {duration_text(page.next_fetch - now)} ({rhythm})."

@@ -24,6 +24,7 @@ from usher.mgmt.robots import RobotsRow, SitemapRow
 from usher.urls import Scheme
 from usher.wording import (
     capped_count,
+    counted,
     duration_text,
     json_fields,
     json_value,
@@ -244,7 +245,7 @@ def robots_lines(read: RobotsRow, now: datetime) -> Iterator[str]:
     error = f": {printable(read.error, MAX_REASON_CHARACTERS)}" if read.error else ""
     yield f"{status}{size}{error}, read {time_text(read.fetched_at, now)}"
     if read.expires_at > now:
-        failures = f", after {times(read.failures)} without success" if read.failures else ""
+        failures = f", after {counted(read.failures, 'failure')}" if read.failures else ""
         yield f"kept until {time_text(read.expires_at, now)}{failures}"
     else:
         yield "read again with the next page"

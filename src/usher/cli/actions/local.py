@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -55,6 +56,9 @@ FAILED_TEXT: Final = (
 # Parts of the reasons of the crawler.
 NO_ADDRESS: Final = "the name "
 REFUSED: Final = "the connection was refused"
+NO_HTTPS: Final = re.compile(
+    "TLS|certificate|no connection within|connection was (refused|lost)|closed the connection"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +163,8 @@ def failure_hint(typed: str, complete: str, view: CrawlView) -> str:
     if reasons and all(NO_ADDRESS in reason for reason in reasons):
         return "Check the spelling of the name, and the network of this machine."
     url = parse(complete)
-    if isinstance(url, Url) and not has_scheme(typed, url) and url.scheme is Scheme.HTTPS:
+    is_assumed = isinstance(url, Url) and not has_scheme(typed, url) and url.scheme is Scheme.HTTPS
+    if isinstance(url, Url) and is_assumed and all(map(NO_HTTPS.search, reasons)):
         http = replace(url, scheme=Scheme.HTTP)
         return f"https was assumed. If the site has no https, type: usher crawl {http}"
     if reasons and all(REFUSED in reason for reason in reasons):
@@ -189,7 +194,8 @@ async def refusal_text(conn: Connection, answer: UrlVerdict) -> str:
         return text
     last = await last_result(conn, answer.url)
     if last is not None and last.result == "blocked":
-        return last.reason.replace("robots.txt:", "robots.txt forbids it:", 1)
+        forbidden = last.reason.replace("robots.txt:", "robots.txt forbids it:", 1)
+        return f"{forbidden}; --again reads robots.txt again"
     if last is not None and last.result == "error":
         return FAILED_TEXT.format(reason=last.reason)
     return text
@@ -268,6 +274,6 @@ def demo_app(app: App) -> App:
     """The demo with its own directory and default settings: a database that was named is for real pages."""
     overrides = {**app.overrides, "data": app.settings.data / DEMO_DIRECTORY}
     for name in [*os.environ]:
-        if name == "DATABASE_URL" or name.startswith("USHER_"):
+        if name == "DATABASE_URL" or (name.startswith("USHER_") and name != "USHER_COMMAND"):
             del os.environ[name]
     return App(Path(os.devnull), overrides, app.quiet)
