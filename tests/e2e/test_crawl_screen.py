@@ -283,18 +283,3 @@ def test_the_result_names_every_reason_why_pages_are_not_searchable(
     assert "done: 5 pages fetched, 1 failed, 1 searchable" in run.said
     for path in paths:
         assert f"(for example {web.url(path)})" in run.said
-
-
-@pytest.mark.parametrize(
-    ("url", "reason"),
-    [
-        ("ftp://example.com/a", "Usher fetches only http and https, not ftp."),
-        ("http://me:secret@example.com/", "The URL has a user name or a password; remove them."),
-    ],
-)
-def test_a_url_that_cannot_be_crawled_starts_nothing(url: str, reason: str, tmp_path: Path) -> None:
-    with show(tmp_path / "data", "crawl", url) as run:
-        assert run.ends() == 2
-    assert reason in run.said
-    assert "secret" not in run.said
-    assert "Starting" not in run.said

@@ -63,6 +63,21 @@ def test_bad_usage(words: tuple[str, ...], code: int, said: str, data: Path) -> 
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("ftp://example.com/a", "Usher fetches only http and https, not ftp."),
+        ("http://me:secret@example.com/", "The URL has a user name or a password; remove them."),
+    ],
+)
+def test_a_url_that_cannot_be_crawled_starts_nothing(url: str, reason: str, data: Path) -> None:
+    ran = usher("--data", data, "crawl", url)
+    assert (ran.code, ran.out) == (2, "")
+    assert reason in ran.err
+    assert "secret" not in ran.err
+    assert "Starting" not in ran.err
+
+
 def test_a_hint_repeats_the_data_directory(tmp_path: Path) -> None:
     data = tmp_path / "my data"
     words = ("search", "--front", "http://127.0.0.1:1", "cat")
