@@ -225,7 +225,7 @@ def politeness_lines(rest: HostRest, now: datetime) -> Iterator[str]:
         else "now"
     )
     if rest.held_by is not None:
-        yield f"crawled only by {rest.holder}, in chunk {rest.held_by}; ready {ready}"
+        yield f"{rest.holder} is crawling it, in chunk {rest.held_by}; no other crawler may request it"
     else:
         yield f"ready {ready}"
     source = ", from its robots.txt" if rest.by_robots else ""
