@@ -84,7 +84,7 @@ def show_explanation(app: App, text: str, *, as_json: bool) -> None:
     if explanation.host:
         show_clock(explanation.host, explanation.now)
     else:
-        show_field("host", "new to Usher; the first page that is added registers it, due at once")
+        show_field("host", "not registered; the first page that is added registers it, due at once")
     if explanation.is_private:
         show_field("private", *private_lines(explanation.private))
     show_field("filters", filter_text(explanation))

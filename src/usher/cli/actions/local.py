@@ -125,17 +125,22 @@ async def crawled_urls(run: LocalRun, options: LocalRunOptions) -> AsyncIterator
     typed = options.urls[0]
     options, selection = await admit_urls(run, options)
     if run.stop.is_set():
-        raise click.Abort
+        raise aborted(run)
     async with start_processes(run, selection) as supervisor:
         if run.stop.is_set():
-            raise click.Abort
+            raise aborted(run)
         view = await show_progress(run, supervisor, selection, options)
         if not view.progress.done:
-            run.app.say("To continue, run the same command again.")
-            raise click.Abort
+            raise aborted(run)
         if message := failure_text(view):
             raise UsherError(message, hint=failure_hint(typed, options.urls[0], view))
         yield
+
+
+def aborted(run: LocalRun) -> click.Abort:
+    """Tell the user how to continue."""
+    run.app.say("To continue, run the same command again.")
+    return click.Abort()
 
 
 async def admit_urls(
