@@ -128,7 +128,7 @@ def test_a_person_sees_errors_by_kind_and_one_page(database: str, tmp_path: Path
             assert words in shown.text, shown.text
         broken = at_terminal("pages", "show", web.url("/broken"), environment=environment).text
         assert "HTTP        status 500" in broken
-        assert "next visit  At " in broken
+        assert "next visit  With the nightly recrawl after " in broken
         missing = at_terminal("pages", "show", web.url("/never"), environment=environment)
         assert missing.code == 3
         assert re.search(rf"→ usher add (--pass )?{re.escape(web.url('/never'))}", missing.text)
