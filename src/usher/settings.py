@@ -18,9 +18,11 @@ from usher.errors import BadSetting
 
 # Variables of other programs; our own variables override them.
 ALIASES = {"database_url": "DATABASE_URL"}
-# USHER_* variables that are not settings: the path of the file, and what a manager passes to its jobs.
+# USHER_* variables that are not settings: the path of the file, the name by which the user called the launcher of a
+# checkout, and what a manager passes to its jobs.
 NOT_SETTINGS = {
     "USHER_CONFIG",
+    "USHER_COMMAND",
     "USHER_JOB_ID",
     "USHER_JOB_TYPE",
     "USHER_ATTEMPT",

@@ -86,8 +86,7 @@ BY_ROBOTS: dict[str, tuple[str, int | None, str]] = {
 # Private hosts that pages lead to: the door lets none in. And one that the operator added without a permission.
 PRIVATE_TARGETS = {"10.0.0.1", "169.254.169.254", "127.0.0.1"}
 NOT_ALLOWED = UNHAD.format(
-    "127.0.0.1 is this machine itself; to crawl it, run:"
-    " usher hosts set http://localhost:{port}/ --allow-private"
+    "127.0.0.1 is this machine itself; to crawl it, run: usher add http://localhost:{port}/"
 )
 # The most pages that a host full of traps gets.
 TRAPS = {

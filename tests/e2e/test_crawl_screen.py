@@ -45,7 +45,7 @@ def test_pages_are_counted_as_they_arrive(database: str, tmp_path: Path) -> None
     assert "4 requests/s, set for this host; change it with --delay" in shown
     assert re.search(r"about \d+ seconds?\s+left", shown)  # the terminal may wrap it
     assert f"127.0.0.1:{web.port}: 4 requests/s" in shown
-    assert "Starting the processes mgmt, search, builder, crawler." in shown
+    assert "Starting mgmt, watchdog, index server, search page, builder, crawler." in shown
     assert f"done: {PAGES} pages fetched, 0 failed, {PAGES} searchable" in shown
     assert "Skipped 1 link on other hosts" in shown
     details = f"usher --data {run.data} hosts show 127.0.0.1:{web.port}"
@@ -113,7 +113,8 @@ def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:
         assert [request.path for request in web.log] == ["/robots.txt"]
         with show(tmp_path / "data", "crawl", web.url("/"), dsn=database) as again:
             assert again.ends(60) == 1, again.logs
-    assert f"{web.url('/')}: robots.txt forbids it: Disallow: / (group *)" in again.said
+    forbidden = f"{web.url('/')}: robots.txt forbids it: Disallow: / (group *)"
+    assert f"{forbidden}; --again reads robots.txt again" in again.said
     assert "fetched before" not in again.said
     assert "done: 0 pages fetched, 0 failed, 1 blocked by robots.txt, 0 searchable" in shown
     assert (
@@ -225,3 +226,60 @@ def test_a_raised_depth_continues_with_the_links_beyond_it(database: str, tmp_pa
         paths = [request.path for request in web.log if request.path != "/robots.txt"]
     assert paths == ["/0", "/1", "/2", "/2", "/3", "/4", "/5"]
     assert "1 page is fetched again, to follow links beyond the old limit" in run.said
+
+
+def test_a_name_without_an_address_is_no_question_of_https(database: str, tmp_path: Path) -> None:
+    with show(tmp_path / "data", "crawl", "nosuchhost.invalid", dsn=database, terminal=True) as run:
+        assert run.ends(60) == 1, run.logs
+    shown = plain(run.said)
+    assert "No page could be fetched." in shown
+    assert "→ Check the spelling of the name, and the network of this machine." in shown
+    assert "https was assumed" not in shown
+
+
+def test_a_crawl_while_usher_runs_says_what_to_type_instead(database: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with show(data, "up", dsn=database) as run:
+        run.is_up()
+        assert "Starting mgmt, watchdog, scheduler, manager, index server, search page," in run.said
+        words = ("crawl", "--delay", "0.5", "--max-pages", "20", "--again", "http://a.test:81/")
+        with show(data, *words, dsn=database, terminal=True) as other:
+            assert other.ends() == 3
+        shown = " ".join(plain(other.said).split())
+        run.process.terminate()
+        assert run.ends() == 0
+    assert "Starting Usher" not in shown
+    assert f"Usher is already running in {data} (pid {run.process.pid})." in shown
+    command = f"usher --data {data}"
+    assert f"`{command} add --full --pass http://a.test:81/`" in shown
+    assert f"`{command} hosts set a.test:81 --crawl-delay 0.5 --max-pages 20`" in shown
+
+
+def test_a_changed_robots_txt_is_read_when_a_person_asks_again(
+    database: str, tmp_path: Path
+) -> None:
+    with site("User-agent: *\nDisallow: /\n") as web:
+        with show(tmp_path / "data", "crawl", web.url("/"), dsn=database) as run:
+            assert run.ends(60) == 1, run.logs
+        web.add("/robots.txt", Response(b"User-agent: *\nDisallow:\n", content_type="text/plain"))
+        words = ("crawl", "--again", "--delay", "0", web.url("/"))
+        with show(tmp_path / "data", *words, dsn=database, terminal=True) as run:
+            assert run.ends(60) == 0, run.logs
+    assert f"done: {PAGES} pages fetched, 0 failed, {PAGES} searchable" in plain(run.said)
+
+
+def test_the_result_names_every_reason_why_pages_are_not_searchable(
+    database: str, tmp_path: Path
+) -> None:
+    broken = Response(b"%PDF-1.4 broken", content_type="application/pdf")
+    paths = ("/gone", "/hidden", "/a.pdf", "/moved", "/error")
+    with Website({"/": page("Start", links(*paths)), "/a.pdf": broken}) as web:
+        web.add("/hidden", page("Hidden", '<meta name="robots" content="noindex">'))
+        web.add("/moved", Response(b"", status=302, headers={"Location": "/"}))
+        web.add("/error", Response(b"", status=500))
+        words = ("crawl", "--delay", "0", web.url("/"))
+        with show(tmp_path / "data", *words, dsn=database) as run:
+            assert run.ends(60) == 0, run.logs
+    assert "done: 5 pages fetched, 1 failed, 1 searchable" in run.said
+    for path in paths:
+        assert f"(for example {web.url(path)})" in run.said

@@ -111,7 +111,7 @@ def test_a_person_sees_errors_by_kind_and_one_page(database: str, tmp_path: Path
         errors = at_terminal("pages", "errors", environment=environment)
         assert errors.code == 0
         lines = [line.split() for line in errors.text.splitlines()]
-        assert lines[0] == ["KIND", "PAGES", "NEXT", "ATTEMPT", "EXAMPLE"]
+        assert lines[0] == ["KIND", "PAGES", "DUE", "AGAIN", "EXAMPLE"]
         assert lines[1][:4] == ["HTTP", "500", "2", "in"]
         assert lines[1][-1] in (web.url("/broken"), web.url("/also-broken"))
         assert lines[2][:3] == ["connection", "refused", "1"]
@@ -128,7 +128,7 @@ def test_a_person_sees_errors_by_kind_and_one_page(database: str, tmp_path: Path
             assert words in shown.text, shown.text
         broken = at_terminal("pages", "show", web.url("/broken"), environment=environment).text
         assert "HTTP        status 500" in broken
-        assert "next visit  At " in broken
+        assert "next visit  With the nightly recrawl after " in broken
         missing = at_terminal("pages", "show", web.url("/never"), environment=environment)
         assert missing.code == 3
         assert re.search(rf"→ usher add (--pass )?{re.escape(web.url('/never'))}", missing.text)

@@ -94,7 +94,7 @@ async def test_what_is_not_inside(house: House) -> None:
     await house.host(crawl_started=None, next_fetch=NOW + HOUR)
     assert await house.told("https://x.example/b") == (
         False,
-        "It is not in the guestbook, and the door would refuse it: host_not_due.",
+        "Usher does not know the page and would refuse it: the next crawl of its host is not due yet.",
         "usher add --pass https://x.example/b",
     )
     assert (await house.finding("https://x.example/a.zip")).command == "usher hosts show x.example"
@@ -102,7 +102,7 @@ async def test_what_is_not_inside(house: House) -> None:
     house.door = Doorkeeper(house.door.db)  # the other one may remember it for a moment
     assert await house.told("https://x.example/b") == (
         False,
-        "It is not in the guestbook, and the door would refuse it: host_blocked (spam).",
+        "Usher does not know the page and would refuse it: its host is blocked (spam).",
         "usher hosts open x.example",
     )
 
@@ -148,10 +148,10 @@ async def test_what_a_fetch_said(house: House) -> None:
     assert (await house.finding()).words == f"It is being crawled by c:1, in chunk {chunk}."
     await house.page(state="error", reason="HTTP 503", status=503, next_fetch=NOW + HOUR)
     assert (await house.finding()).words.startswith(
-        "Its last fetch failed: HTTP 503. The next attempt"
+        "Its last fetch failed: HTTP 503. The nightly recrawl of `usher up` tries again after "
     )
     for known, words, command in (
-        ({"state": "idle"}, "It is known, but no knock asked to crawl it.", "usher add "),
+        ({"state": "idle"}, "Usher knows the page, but no crawl has asked for it.", "usher add "),
         ({"state": "crawled", "reason": "robots.txt: Disallow: /a (group *)"},
          "Its host forbids it, by robots.txt: Disallow: /a (group *).", "usher hosts show"),
         ({"reason": "HTTP 301, permanent redirect to https://x.example/b"},

@@ -257,3 +257,35 @@ async def test_the_nightly_round_knocks_for_every_due_host(database: str) -> Non
         assert [answers async for answers in doorkeeper.kick_off(now=NOW)] == []
         again = await doorkeeper.knock(["https://due.gov/"], knock=Knock("full"), now=NOW)
         assert [answer.reason for answer in again.answers] == ["already_waiting"]
+
+
+async def test_the_nightly_round_tries_failed_pages_again_when_they_are_due(database: str) -> None:
+    paths = ["/deep", "/later", "/removed", "/well"]
+    async with Database(database) as db:
+        doorkeeper = Doorkeeper(db)
+        urls = [f"https://{host}{path}" for host in ("open.gov", "blocked.gov") for path in paths]
+        await doorkeeper.knock(urls, depth=3, now=NOW)
+        async with db.transaction() as conn:
+            await conn.execute(
+                "update work.guestbook set state = case path when '/well' then 'crawled' else 'error' end, "
+                "removed = path = '/removed', "
+                "next_fetch = case path when '/later' then %s else %s end",
+                [NOW + WEEK, NOW],
+            )
+            await conn.execute(
+                "update work.hosts set crawl_started = null, next_fetch = %s", [NOW + WEEK]
+            )
+            await conn.execute(
+                "update work.hosts set policy = 'blocked' where name = 'blocked.gov'"
+            )
+        (came,) = [answers async for answers in doorkeeper.kick_off(now=NOW)]
+        assert [(answer.given, answer.reason) for answer in came.answers] == [
+            ("https://open.gov/deep", "page_due")
+        ]
+        async with db.transaction() as conn:
+            cursor = await conn.execute(
+                "select state, depth from work.guestbook g join work.hosts h using (domain64) "
+                "where name = 'open.gov' and path = '/deep'"
+            )
+            assert await cursor.fetchall() == [("pending", 3)]
+        assert [answers async for answers in doorkeeper.kick_off(now=NOW)] == []

@@ -1,6 +1,8 @@
 """The command line as a person meets it: words, exit codes, what goes where."""
 
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from support.processes.killable import supervisor_pids
 from usher import __version__
 from usher.cli.commands.db import SCHEMA_NAMES
 from usher.db.areas import SCHEMAS
+
+ROOT = Path(__file__).parents[2]
 
 
 def to(dsn: str) -> dict[str, str]:
@@ -59,6 +63,21 @@ def test_bad_usage(words: tuple[str, ...], code: int, said: str, data: Path) -> 
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("ftp://example.com/a", "Usher fetches only http and https, not ftp."),
+        ("http://me:secret@example.com/", "The URL has a user name or a password; remove them."),
+    ],
+)
+def test_a_url_that_cannot_be_crawled_starts_nothing(url: str, reason: str, data: Path) -> None:
+    ran = usher("--data", data, "crawl", url)
+    assert (ran.code, ran.out) == (2, "")
+    assert reason in ran.err
+    assert "secret" not in ran.err
+    assert "Starting" not in ran.err
+
+
 def test_a_hint_repeats_the_data_directory(tmp_path: Path) -> None:
     data = tmp_path / "my data"
     words = ("search", "--front", "http://127.0.0.1:1", "cat")
@@ -67,6 +86,20 @@ def test_a_hint_repeats_the_data_directory(tmp_path: Path) -> None:
     assert f"→ Start one with `usher --data '{data}' front`" in ran.err
     ran = usher(*words, environment={"USHER_DATA": str(data)})
     assert "→ Start one with `usher front`" in ran.err
+
+
+def test_a_hint_begins_as_the_user_called_the_launcher(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "usher", tmp_path)
+    shutil.copy(ROOT / "requirements.lock", tmp_path)
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    shutil.copy(ROOT / "requirements.lock", tmp_path / ".venv")
+    python = tmp_path / ".venv/bin/python"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    words = ["./usher", "--data", "data", "search", "--front", "http://127.0.0.1:1", "cat"]
+    ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 5
+    assert "→ Start one with `./usher --data data front`" in ran.stderr
 
 
 def test_settings_show_value_and_origin(tmp_path: Path) -> None:

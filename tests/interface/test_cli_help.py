@@ -1,5 +1,7 @@
 """Help pages and mistyped commands, as a person sees them."""
 
+import re
+
 import click
 import pytest
 
@@ -35,6 +37,48 @@ def test_no_sentence_is_cut_off_and_every_group_has_examples(name: str) -> None:
     text = help_of(*name.split())
     assert "..." not in text.replace("[ARGS]...", "")
     assert "Examples:" in text
+
+
+def commands(group: click.Group, *words: str) -> list[tuple[str, ...]]:
+    """The words of every command below a group."""
+    context, every = click.Context(group), list[tuple[str, ...]]()
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        below = commands(command, *words, name) if isinstance(command, click.Group) else []
+        every += below or [(*words, name)]
+    return every
+
+
+def test_help_describes_numbers_in_words_and_fits_a_terminal() -> None:
+    for words in commands(root):
+        command: click.Command | None = root
+        context = click.Context(root)
+        for word in words:
+            assert isinstance(command, click.Group)
+            command = command.get_command(context, word)
+        assert command is not None
+        text = command.get_help(
+            click.Context(command, info_name=" ".join(words), terminal_width=80)
+        )
+        assert not re.search(r"RANGE|INTEGER|FLOAT|x[<>]|[<>]=?x", text), words
+        above = text.partition("Examples:")[0] + text.partition("Options:")[2]
+        assert max(map(len, above.splitlines())) <= 80, words
+    assert "--max-pages N" in help_of("crawl")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--max-pages", "many"), "'many' is not a valid whole number."),
+        (("--max-pages", "0"), "0 is not in the range 1 or more."),
+        (("--delay", "slow"), "'slow' is not a valid number."),
+        (("--delay", "-1"), "-1.0 is not in the range 0 to 86,400."),
+    ],
+)
+def test_an_invalid_number_is_described_in_words(words: tuple[str, ...], said: str) -> None:
+    done = run(["crawl", *words, "https://example.com/"], {})
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
 
 
 def test_the_version_is_an_option_too() -> None:

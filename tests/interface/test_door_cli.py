@@ -60,6 +60,11 @@ def test_a_url_comes_in_once(database: str) -> None:
     there = to(database)
     first = usher("add", "https://Example.com", environment=there)
     assert (first.code, first.out) == (0, "admit   new_page            https://example.com/\n")
+    assert first.err.splitlines() == [
+        "new_page: it is a new page",
+        "No crawler is running; the pages wait.",
+        "  → usher up",
+    ]
     again = usher("add", "example.com", environment=there)
     assert (again.code, again.out.split()) == (
         0,
@@ -119,9 +124,9 @@ def test_bad_arguments_are_shown_safely(database: str) -> None:
         (("hosts", "set", "x.com", "--cadence", "sometimes"), "is not a cadence"),
         (("hosts", "add", "x.com", "--cadence", "default"), "is not a cadence"),
         (("hosts", "set", "x.com", "--max-pages", "0"), "not in the range"),
-        (("hosts", "set", "x.com", "--max-depth", "deep"), "not a valid integer"),
-        (("hosts", "set", "x.com", "--crawl-delay", "slow"), "not a valid float"),
-        (("hosts", "rules", "--max-pages", "default"), "not a valid integer"),
+        (("hosts", "set", "x.com", "--max-depth", "deep"), "not a valid whole number"),
+        (("hosts", "set", "x.com", "--crawl-delay", "slow"), "not a valid number"),
+        (("hosts", "rules", "--max-pages", "default"), "not a valid whole number"),
         (("hosts", "set", "x.com", "--filter", "{"), "not JSON"),
         (("hosts", "set", "x.com", "--filter", '{"rule": "lenght", "most": 1}'), "Did you mean length"),
         (("hosts", "set", "x.com", "--filter", "{}", "--no-filters"), "Give only one of"),

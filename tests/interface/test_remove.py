@@ -75,7 +75,7 @@ def test_a_page_is_removed_without_a_question_and_recorded(shop: Desk) -> None:
     )
     assert run.code == 0, run.text
     assert "removed: shop.example/a (1 known page, 1 of them searchable)" in run.text
-    assert "Front-ends hide these pages within 2 seconds" in run.text
+    assert "Search pages hide them within 2 seconds" in run.text
     assert "--keep-warc" in run.text
     [removal] = shop.usher("remove", "--list", "--json").json
     assert (removal["target"], removal["reason"]) == ("shop.example/a", "notice 4")

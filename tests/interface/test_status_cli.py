@@ -61,7 +61,7 @@ def test_an_empty_database_is_healthy(database: str) -> None:
     ran = at(database, "status")
     assert ran.code == 0, ran.err
     assert "Usher is not running.\n    → usher up" in ran.out
-    assert "usher add URL" in ran.out
+    assert "No page is known yet.\n    → usher crawl URL" in ran.out
     told = at(database, "status", "--json")
     assert (told.code, told.json["well"], told.json["holdups"]) == (0, True, [])
     assert told.json["work"]["pages"]["known"] == 0
@@ -102,7 +102,7 @@ def test_an_explanation_does_not_contradict_itself(database: str) -> None:
     assert "page        crawled; scheme https\n" in gone
     failed = at(database, "explain", "https://x.example/failed").out
     assert "never fetched with success" in failed
-    assert "failed once in a row, status 500" in failed
+    assert "failed once, status 500" in failed
 
 
 def test_pages_take_the_options_of_their_list_and_name_what_is_no_error(database: str) -> None:

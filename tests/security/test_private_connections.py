@@ -59,7 +59,7 @@ async def test_a_permission_is_for_one_port() -> None:
             first = await fetcher.get(url(named.url("/x")), permission=permission)
             second = await fetcher.get(url(other.url("/x")), permission=permission)
         assert (first.status, second.kind, other.log) == (404, "private", [])
-        assert f"usher hosts set http://{PRIVATE}:{other.port}/ --allow-private" in second.error
+        assert f"to crawl it, run: usher add http://{PRIVATE}:{other.port}/" in second.error
 
 
 @pytest.mark.attack(

@@ -57,3 +57,14 @@ def test_a_snippet_does_not_repeat_the_title_and_keeps_lines() -> None:
     assert text.startswith("These functions are always available")
     assert text.splitlines()[1] == "open(file, mode)"
     assert (sections, is_from_first) == ([], False)
+
+
+def test_a_passage_names_the_forms_of_the_words_in_the_title_and_the_headings() -> None:
+    def without_plural(word: str) -> str:
+        return word.removesuffix("s")
+
+    title = make_passage(page(), PassageWords(("function",)), stem=without_plural)
+    assert (title.sections, title.forms) == ((), ("functions",))
+    heading = make_passage(page(), PassageWords(("statement",)), stem=without_plural)
+    assert [section.anchor for section in heading.sections] == ["for"]
+    assert heading.forms == ("statements",)

@@ -61,3 +61,16 @@ def test_the_search_gov_api_has_sections_and_one_line() -> None:
 def test_the_feed_names_the_section_of_the_text() -> None:
     [entry] = atom_feed(result(), 1, origin="http://localhost").entries
     assert entry.text.startswith("Seats \u203a Velvet \u2014 Red velvet")
+
+
+def test_the_title_and_the_headings_highlight_other_forms_of_the_words() -> None:
+    hit = Hit(1.0, "a.org/pay", "https://a.org/pay", "What a keeper earned", "a.org", 1, NOW)
+    sections = (SectionLink("The keeper's day", "day"),)
+    passage = Passage([("Pay.", False)], sections, is_from_first=True, forms=("keeper",))
+    merged = MergedHits(1, (MergedHit(hit, "server"),))
+    keepers = SearchResult(parse_query("keepers"), merged, {(hit.url, 1): passage}, 0.01)
+    page = SearchPages(load_assets()).results(keepers, 1)
+    assert "What a <mark>keeper</mark> earned" in page
+    assert "The <mark>keeper</mark>&#39;s day" in page or "The <mark>keeper</mark>'s day" in page
+    [item] = gov_results(keepers, 0, marked=True).web.results
+    assert item.title == "What a \ue000keeper\ue001 earned"

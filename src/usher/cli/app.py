@@ -65,11 +65,10 @@ class App:
             echo(self.hint(message), err=True)
 
     def hint(self, text: str) -> str:
-        """The text with --data in each command that it names, if the user gave that option."""
-        data = self.overrides.get("data")
-        if data is None:
-            return text
-        return COMMAND_NAME.sub(lambda _: f"usher --data {quote(str(data))} ", text)
+        """The text with commands as this user types them: ./usher in a checkout, and --data if it was given."""
+        data, program = self.overrides.get("data"), os.environ.get("USHER_COMMAND", "usher")
+        option = "" if data is None else f"--data {quote(str(data))} "
+        return COMMAND_NAME.sub(lambda _: f"{quote(program)} {option}", text)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -186,11 +185,45 @@ existing_file = click.Path(path_type=Path, exists=True, dir_okay=False)
 MAX_ID = 2**63 - 1
 
 
+class WholeNumber(click.IntRange):
+    """A whole number in a range, which help and errors describe in words."""
+
+    name = "whole number"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:  # noqa: ARG002
+        return option_metavar(param)
+
+    def _describe_range(self) -> str:
+        return range_text(self.min, self.max)
+
+
+class Number(click.FloatRange):
+    """A number in a range, as `WholeNumber`."""
+
+    name = "number"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:  # noqa: ARG002
+        return option_metavar(param)
+
+    def _describe_range(self) -> str:
+        return range_text(self.min, self.max)
+
+
+def option_metavar(param: click.Parameter) -> str | None:
+    return "N" if isinstance(param, click.Option) else None
+
+
+def range_text(low: float | None, high: float | None) -> str:
+    if high is None or high >= MAX_ID:
+        return f"{low or 0:,} or more"
+    return f"{low or 0:,} to {high:,}"
+
+
 def range_option(
     name: str, default: float, low: float, high: float | None, text: str, unit: str = ""
 ) -> Command:
     """An option for a number from `low` to `high`, whole if its default is; the help shows the default."""
-    kind: Any = click.IntRange if isinstance(default, int) else click.FloatRange
+    kind: Any = WholeNumber if isinstance(default, int) else Number
     return click.option(
         name,
         default=default,
@@ -203,7 +236,7 @@ def range_option(
 
 def after_id_option(noun: str) -> Command:
     """The option that starts a list after the record with this number."""
-    limits, text = click.IntRange(0, MAX_ID), f"Start after this {noun}."
+    limits, text = WholeNumber(0, MAX_ID), f"Start after this {noun}."
     return click.option("--after", default=0, type=limits, metavar="ID", help=text)
 
 

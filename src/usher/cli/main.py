@@ -77,6 +77,7 @@ COMMANDS = {
     name: module for section in COMMAND_SECTIONS.values() for name, module in section.items()
 }
 INTERRUPTED = 130
+MAX_HELP_COLUMNS = 100  # on a terminal that is as wide
 # Words that people type because other programs have such a command.
 UNKNOWN_COMMANDS = {
     "help": "Type `usher --help`, or `usher COMMAND --help`.",
@@ -160,7 +161,11 @@ def misplaced_option(error: click.NoSuchOption, group: click.Group) -> click.Usa
     return None
 
 
-@click.group(cls=LazyGroup, help=HELP, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    help=HELP,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": MAX_HELP_COLUMNS},
+)
 @click.option(
     "--config", type=click.Path(path_type=Path), help="Settings file to use instead of usher.toml."
 )

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 
 import psycopg
 
@@ -27,6 +27,7 @@ Transactions = Callable[[], AbstractAsyncContextManager[Connection]]
 SINGLE_KNOCK = Knock()
 MAX_BATCHES_IN_FLIGHT = 2  # of one stream
 HOSTS_PER_KICK_OFF_BATCH = 1_000
+PAGES_PER_RETRY_BATCH = 1_000
 MAX_ATTEMPTS = 20  # for a batch after deadlocks or changes of its hosts
 
 
@@ -98,16 +99,35 @@ class Doorkeeper:
             await asyncio.gather(*in_flight, return_exceptions=True)
 
     async def kick_off(self, *, now: datetime | None = None) -> AsyncIterator[BatchVerdicts]:
-        """Knock at every host that is due, full and without a hall pass: the nightly recrawl, batch by batch."""
+        """The nightly recrawl, batch by batch: a full knock at every host that is due, without a hall pass.
+
+        Then a knock for each page that failed and is due again: the next crawl of its host may be weeks away.
+        """
         now, last = now or self.db.clock.now(), 0
         while True:
             async with self.db.transaction() as conn:
                 due = await hosts.due(conn, now=now, after=last, n=HOSTS_PER_KICK_OFF_BATCH)
             if not due:
-                return
+                break
             last = due[-1].id
             roots = [url_text(host.scheme, host.name, "/") for host in due]
             yield await self.knock(roots, knock=Knock("full"), now=now)
+        async for batch in self._retry_failed(now):
+            yield batch
+
+    async def _retry_failed(self, now: datetime) -> AsyncIterator[BatchVerdicts]:
+        last, last_id = datetime.min.replace(tzinfo=UTC), 0
+        while True:
+            async with self.db.transaction() as conn:
+                pages = await guestbook.failed_and_due(
+                    conn, now=now, after=last, after_id=last_id, n=PAGES_PER_RETRY_BATCH
+                )
+            if not pages:
+                return
+            last, last_id = pages[-1].next_fetch, pages[-1].id
+            for depth in sorted({page.depth for page in pages}):  # a knock never increases it
+                urls = [page.url for page in pages if page.depth == depth]
+                yield await self.knock(urls, depth=depth, now=now)
 
     async def settle(
         self, reports: Sequence[guestbook.FetchReport], *, now: datetime | None = None

@@ -10,6 +10,7 @@ from usher.db.pool import Connection
 from usher.db.statements import array as array_or_null
 from usher.db.statements import load_statements
 from usher.door.rules import Knock, Reason
+from usher.urls import url_text
 
 store = load_statements(__file__)
 # A page that is unchanged, gone, moved elsewhere or barred by robots.txt is settled like one that was fetched.
@@ -217,3 +218,27 @@ class GuestbookRow:
 
 async def page(conn: Connection, *, domain64: int, path: str) -> GuestbookRow | None:
     return await store.page.row(conn, GuestbookRow, domain64=domain64, path=path)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPage:
+    """A page whose last fetch failed, and when it is due again."""
+
+    id: int
+    scheme: int
+    host: str
+    path: str
+    depth: int
+    next_fetch: datetime
+
+    @property
+    def url(self) -> str:
+        return url_text(self.scheme, self.host, self.path)
+
+
+async def failed_and_due(
+    conn: Connection, *, now: datetime, after: datetime, after_id: int, n: int
+) -> list[FailedPage]:
+    return await store.failed_and_due.rows(
+        conn, FailedPage, now=now, after=after, after_id=after_id, n=n
+    )

@@ -376,6 +376,16 @@ from work.guestbook g
 left join work.content_type t on t.code = g.content_type
 where g.domain64 = %(domain64)s and g.path = %(path)s;
 
+-- name: failed_and_due
+-- Pages of open hosts whose last fetch failed and that are due again, from this moment and id on.
+select g.id, g.scheme, h.name as host, g.path, g.depth, g.next_fetch
+from work.guestbook g
+join work.hosts h on h.domain64 = g.domain64
+where g.state = 'error' and g.next_fetch <= %(now)s and (g.next_fetch, g.id) > (%(after)s, %(after_id)s)
+    and not g.removed and h.policy = 'open'
+order by g.next_fetch, g.id
+limit %(n)s;
+
 -- name: disable_sequential_scans
 -- For the rest of the transaction PostgreSQL reads no table from end to end: a cached plan from the time when the guestbook was
 -- empty would read all of it.

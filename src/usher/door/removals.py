@@ -41,7 +41,9 @@ class Removal:
     @property
     def words(self) -> str:
         """For people: when, by whom and why."""
-        return f"removed {self.removed_at:%Y-%m-%d %H:%M} UTC by {self.removed_by}: {self.reason}"
+        return (
+            f"removed on {self.removed_at:%Y-%m-%d %H:%M} UTC by {self.removed_by}: {self.reason}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,11 @@ class Reason(StrEnum):
     def verdict(self) -> Verdict:
         return VERDICTS[self]
 
+    @property
+    def words(self) -> str:
+        """The reason for people who do not know the decision table; a detail may add to it."""
+        return REASON_WORDS[self]
+
 
 ADMITTING: Final = frozenset(
     {Reason.SINGLE_PASS, Reason.PAGE_DUE, Reason.NEW_PAGE, Reason.FULL_PASS, Reason.HOST_DUE}
@@ -59,6 +64,30 @@ ADMITTING: Final = frozenset(
 VERDICTS: Final[Mapping[Reason, Verdict]] = MappingProxyType(
     {reason: Verdict.ADMIT if reason in ADMITTING else Verdict.REFUSE for reason in Reason}
     | {Reason.ALREADY_WAITING: Verdict.WAIT}
+)
+REASON_WORDS: Final[Mapping[Reason, str]] = MappingProxyType(
+    {
+        Reason.ALREADY_WAITING: "it already waits for a crawler",
+        Reason.SINGLE_PASS: "it is fetched now, due or not",
+        Reason.PAGE_DUE: "it was fetched before and is due again",
+        Reason.PAGE_NOT_DUE: "it was fetched before and is not due yet",
+        Reason.NEW_PAGE: "it is a new page",
+        Reason.HOST_NOT_DUE: "the next crawl of its host is not due yet",
+        Reason.FULL_PASS: "every known page of its host is fetched now",
+        Reason.HOST_DUE: "its host is due, so every due page is fetched",
+        Reason.BAD_URL: "it is not a valid URL",
+        Reason.TOO_LONG: "the URL is too long",
+        Reason.UNSUPPORTED_SCHEME: "Usher cannot fetch URLs of this kind",
+        Reason.HOST_UNKNOWN: "no crawl includes its host",
+        Reason.HOST_BLOCKED: "its host is blocked",
+        Reason.HOST_PAUSED: "its host is paused",
+        Reason.FILTERED: "a filter excludes it",
+        Reason.TOO_DEEP: "it is too many clicks from the start of the crawl",
+        Reason.HOST_FULL: "its host has the maximum number of pages",
+        Reason.PRIVATE_HOST: "its host is on a private network",
+        Reason.OWN_ADDRESS: "it is an address of Usher itself",
+        Reason.REMOVED: "the operator removed it",
+    }
 )
 
 

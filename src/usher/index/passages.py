@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 from usher.index.document import IndexSection
 from usher.index.section_names import (
     EXACT_NAME,
@@ -53,6 +55,14 @@ def make_passage(
     page: SectionedText, query: PassageWords, *, stem: Stem, size: int = SNIPPET_CHARACTERS
 ) -> Passage:
     """The snippet of a page with the sections that match the words."""
+    passage = _choose_passage(page, query, stem=stem, size=size)
+    headings = "\n".join([page.title, *(section.title for section in passage.sections)])
+    matches = find_words(headings, query.words, stem)
+    forms = {headings[start:end].lower() for start, end, _ in matches} - set(query.words)
+    return structs.replace(passage, forms=tuple(sorted(forms)))
+
+
+def _choose_passage(page: SectionedText, query: PassageWords, *, stem: Stem, size: int) -> Passage:
     words = query.words
     candidates = _matching_sections(page.sections, query, stem)
     if candidates and candidates[0].is_certain:

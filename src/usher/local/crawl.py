@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from shlex import quote
 from types import MappingProxyType
 from typing import Final
 
@@ -33,9 +34,9 @@ from usher.local.host_selection import (
 from usher.local.live_counts import LiveCounts
 from usher.local.operator_urls import prepare_hosts
 from usher.local.port_claim import claim_ports
-from usher.local.ports import Ports, exclusive_run
+from usher.local.ports import ADD_HINT, Ports, already_running, exclusive_run, is_run_locked
 from usher.local.recrawl import knock_again, knock_beyond_limits
-from usher.local.roles import ROLE_PROCESSES
+from usher.local.roles import role_names
 from usher.local.supervisor import ShowMessage, Supervisor, usher_command
 from usher.observe.crawl_progress import (
     CrawlProgress,
@@ -52,13 +53,15 @@ from usher.private_files import make_data_directory
 from usher.schema import migrate
 from usher.schema.roles import usable_role
 from usher.settings import LoadedSettings
-from usher.urls import Url, UrlRefusal, parse
+from usher.urls import Scheme, Url, UrlRefusal, parse
+from usher.wording import without_password
 
 store = load_statements(__file__)
 # Large chunks need fewer files and calls. They are handed out soon because a user waits.
 CHUNK_SETTINGS: Final = MappingProxyType({"chunk_pages": 50, "chunk_wait": 0.2})
-MAX_PROBLEMS: Final = 3
+MAX_PROBLEMS: Final = 10
 MAX_WATCHED_HOSTS: Final = 1_000
+MAX_URL_CHARACTERS: Final = 80  # in an error
 POLL_SECONDS: Final = 0.5
 POLL_SHARE: Final = 0.1  # of the time that reading the progress of a large crawl may take
 
@@ -82,7 +85,11 @@ class LocalRunOptions:
         for text in self.urls:
             url = parse(text)
             if isinstance(url, UrlRefusal):
-                raise BadInput(f"{text[:80]!r} cannot be crawled: {url.detail}")
+                shown = without_password(text[:MAX_URL_CHARACTERS])
+                raise BadInput(f"{shown!r} cannot be crawled: {url.detail}")
+            if url.scheme not in (Scheme.HTTP, Scheme.HTTPS):
+                detail = f"Usher fetches only http and https, not {url.scheme.word}."
+                raise BadInput(f"{str(url)[:MAX_URL_CHARACTERS]!r} cannot be crawled: {detail}")
             urls.append(url)
         return urls
 
@@ -141,11 +148,13 @@ async def open_stack(
     loaded: LoadedSettings, options: LocalRunOptions, *, say: ShowMessage
 ) -> AsyncIterator[LocalStack]:
     """Lock the data directory, open the database and claim the ports; no process of the stack runs yet."""
-    settings = loaded.settings
+    settings, hint = loaded.settings, running_hint(options)
+    if is_run_locked(settings.data):
+        raise already_running(settings.data, hint)
     say(f"Starting Usher. Data directory: {settings.data}")
     with open_areas(settings) as areas:
         make_data_directory(settings.data)
-        async with exclusive_run(settings.data, say=say) as lock:
+        async with exclusive_run(settings.data, say=say, hint=hint) as lock:
             restore_marker.check_marker(settings.data)
             await migrate.ensure(areas, migrate.ALL_SCHEMAS, patience=settings.connect_timeout)
             async with (
@@ -169,6 +178,27 @@ async def open_stack(
                 )
 
 
+def running_hint(options: LocalRunOptions) -> str:
+    """What to type instead of a crawl while Usher runs in the data directory."""
+    if not options.urls:
+        return ADD_HINT
+    whole = "--full --pass " if options.again else ""
+    hints = [f"Add it to that run: `usher add {whole}{' '.join(map(quote, options.urls))}`"]
+    limits = [
+        f"{name} {value:g}"
+        for name, value in (
+            ("--crawl-delay", options.delay),
+            ("--max-pages", options.max_pages),
+            ("--max-depth", options.max_depth),
+        )
+        if value is not None
+    ]
+    if limits:
+        names = " ".join(quote(url.host) for url in options.parse_urls())
+        hints.append(f"set the limits: `usher hosts set {names} {' '.join(limits)}`")
+    return f"{', then '.join(hints)}. Or use another directory with --data."
+
+
 @asynccontextmanager
 async def running_processes(
     stack: LocalStack,
@@ -180,7 +210,7 @@ async def running_processes(
 ) -> AsyncIterator[Supervisor]:
     """Start every role and wait until all are ready, or until `stop` is set; stop them at the end."""
     data = stack.loaded.settings.data
-    say(f"Starting the processes {', '.join(ROLE_PROCESSES)}.")
+    say(f"Starting {', '.join(role_names(jobs=stack.options.jobs))}.")
     os.environ.update(process_environment(stack.loaded))
     if selection.skipped:
         write_skipped(data, selection)

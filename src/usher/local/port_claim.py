@@ -18,7 +18,7 @@ from usher.chunk_store import (
 from usher.crawl.own_endpoints import PORTS_FILE
 from usher.db.pool import Connection, Database
 from usher.db.statements import load_statements
-from usher.local.port_owner import port_owner
+from usher.local.port_owner import UNKNOWN, port_owner
 from usher.local.ports import LOOPBACK, Ports, StoredPorts, free_port, is_free
 
 store = load_statements(__file__)
@@ -87,10 +87,12 @@ def replaced_lines(chosen: StoredPorts, unused: Collection[str]) -> Iterator[str
     roles = [role for role in chosen.replaced if role not in unused]
     if "front" in roles:
         own, port = chosen.replaced["front"], chosen.ports.front
+        instead = f"{ROLE_NAMES['front']} uses port {port}"
+        owner = port_owner(own).replace(UNKNOWN, UNKNOWN.capitalize())
         yield (
-            f"{port_owner(own)} uses port {own}, so {ROLE_NAMES['front']} uses port {port} in this run."
+            f"{owner} uses port {own}, so {instead} in this run."
             if not is_free(own)
-            else f"Another component uses {LOOPBACK}:{own}, so {ROLE_NAMES['front']} uses port {port}."
+            else f"Another component uses {LOOPBACK}:{own}, so {instead}."
         )
     ports = asdict(chosen.ports)
     others = [f"{ROLE_NAMES[role]} {ports[role]}" for role in roles if role != "front"]

@@ -25,10 +25,7 @@ SHUTDOWN_SECONDS: Final = 20.0  # processes of a killed run stop by themselves
 RUN_LOCK_FILE: Final = "run.lock"
 DEMO_DIRECTORY: Final = "demo"  # in the data directory
 MAX_PID_BYTES: Final = 20
-ADD_HINT: Final = (
-    "Add pages to it with `usher add URL`, set limits with `usher hosts set HOST --max-pages N --crawl-delay SECONDS`, "
-    "or use another directory with --data."
-)
+ADD_HINT: Final = "Add pages to it with `usher add URL`, or use another directory with --data."
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +125,14 @@ def is_run_locked(data: Path) -> bool:
     return False
 
 
+def already_running(data: Path, hint: str) -> Conflict:
+    """The error for a second run in a data directory."""
+    pid = (data / RUN_LOCK_FILE).read_text(encoding="utf-8")[:MAX_PID_BYTES]
+    if data.name == DEMO_DIRECTORY:
+        hint = f"The demo runs: usher --data {quote(str(data))} search WORDS"
+    return Conflict(f"Usher is already running in {data} (pid {pid}).", hint=hint)
+
+
 @asynccontextmanager
 async def exclusive_run(
     data: Path, *, say: Callable[[str], None], hint: str = ADD_HINT
@@ -140,13 +145,7 @@ async def exclusive_run(
     with closing(run_lock), closing(process_lock):
         run = run_lock.fileno()
         if not run_lock.try_take():
-            pid = os.pread(run, MAX_PID_BYTES, 0).decode()
-            if data.name == DEMO_DIRECTORY and hint is ADD_HINT:
-                hint = f"The demo runs: usher --data {quote(str(data))} search WORDS"
-            raise Conflict(
-                f"Usher is already running in {data} (pid {pid}).",
-                hint=hint,
-            )
+            raise already_running(data, hint)
         os.ftruncate(run, 0)
         os.pwrite(run, str(os.getpid()).encode(), 0)
         # Processes of an earlier run still have the ports, and are the same components.

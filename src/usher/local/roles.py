@@ -134,6 +134,15 @@ ROLE_PROCESSES: Final[Mapping[str, Sequence[Role]]] = MappingProxyType(
 )
 # A crawl needs none of them, and a manager runs any program that is in the queue.
 JOB_ROLES: Final = (scheduler, manager)
+ROLE_NAMES: Final[Mapping[Role, str]] = MappingProxyType(
+    {server: "index server", front: "search page"}
+)
+
+
+def role_names(*, jobs: bool) -> list[str]:
+    """The names of the roles that start, as a person reads them."""
+    roles = [role for roles in ROLE_PROCESSES.values() for role in roles]
+    return [ROLE_NAMES.get(role, role.__name__) for role in roles if jobs or role not in JOB_ROLES]
 
 
 async def run_process(name: str, context: RoleContext, *, ready: Ready) -> None:

@@ -130,8 +130,12 @@ async def page_history(
         indexed,
         await store.chunk_copies.rows(conn, ChunkCopy, chunk=text.indexed_in),
         await store.stale_copies.rows(conn, StaleCopy, page=page, n=MAX_STALE_COPIES),
-        await store.worker_counts.only(conn, WorkerCounts, quiet=now - MAX_WORKER_SILENCE),
+        await worker_counts(conn, now=now),
     )
+
+
+async def worker_counts(conn: Connection, *, now: datetime) -> WorkerCounts:
+    return await store.worker_counts.only(conn, WorkerCounts, quiet=now - MAX_WORKER_SILENCE)
 
 
 async def text_of(conn: Connection, page: int) -> PageText:

@@ -79,7 +79,7 @@ def not_indexed(
             return Searchability(f"It is being crawled{who}.", f"usher chunks show {page.chunk_id}")
         case "idle":
             return Searchability(
-                "It is known, but no knock asked to crawl it.", f"usher add {quote(url)}"
+                "Usher knows the page, but no crawl has asked for it.", f"usher add {quote(url)}"
             )
         case "error":
             return has_failed(url, page, trail)
@@ -90,7 +90,8 @@ def not_indexed(
 def has_failed(url: str, page: GuestbookRow, trail: PageHistory) -> Searchability:
     """The last fetch failed; if the host may have only http, the command tries that."""
     why = trail.text.reason or (f"HTTP {page.status}" if page.status else "no answer")
-    words = f"Its last fetch failed: {why}. The next attempt is due {moment(page.next_fetch)}."
+    retry = f"The nightly recrawl of `usher up` tries again after {moment(page.next_fetch)}."
+    words = f"Its last fetch failed: {why}. {retry}"
     if url.startswith("https:") and not page.last_fetched and NO_HTTPS.search(why):
         http = url.replace("https:", "http:", 1)
         return Searchability(

@@ -176,7 +176,7 @@ def not_in_guestbook(explanation: UrlExplanation, url: Url) -> Searchability:
     if first.verdict is not Verdict.REFUSE:
         return Searchability("It was never added.", f"usher add {quote(str(url))}")
     why = f" ({first.detail.removesuffix('.')})" if first.detail else ""
-    words = f"It is not in the guestbook, and the door would refuse it: {first.reason}{why}."
+    words = f"Usher does not know the page and would refuse it: {first.reason.words}{why}."
     command = REMEDIES.get(first.reason, "")
     return Searchability(words, command.format(url=quote(str(url)), host=quote(url.host)))
 
@@ -184,7 +184,8 @@ def not_in_guestbook(explanation: UrlExplanation, url: Url) -> Searchability:
 def removed_by_operator(removal: Removal) -> Searchability:
     words = f"The operator {removal.words.removesuffix('.')}."
     return Searchability(
-        words.replace("removed", "removed it", 1), f"usher remove --undo {quote(removal.target)}"
+        words.replace("removed on", "removed it on", 1),
+        f"usher remove --undo {quote(removal.target)}",
     )
 
 

@@ -52,12 +52,14 @@ class SectionLink(Struct, frozen=True):
 class Passage(Struct, frozen=True, omit_defaults=True):
     """The snippet of a hit and up to three matching sections.
 
-    The snippet may be from the first of them, or from a part of the page that is in none.
+    The snippet may be from the first of them, or from a part of the page that is in none. `forms` are other forms
+    of the words of the query that the title and the headings have.
     """
 
     pieces: list[Segment]
     sections: tuple[SectionLink, ...] = ()
     is_from_first: bool = False
+    forms: tuple[str, ...] = ()
 
 
 class Hits(Struct, frozen=True, omit_defaults=True):

@@ -1428,7 +1428,7 @@ declare
     );
     pages bigint;
 begin
-    update work.robots r set expires_at = at where r.domain64 = any(hosts) and r.failures > 0 and r.expires_at > at;
+    update work.robots r set expires_at = at where r.domain64 = any(hosts) and r.expires_at > at;
     update work.hosts h
     set troubles = 0, trouble = '', trouble_at = null, rest_until = null,
         ready_at = case when h.held_by is null then least(h.ready_at, at) else h.ready_at end,

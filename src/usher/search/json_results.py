@@ -157,11 +157,11 @@ class GovResults(Struct):
 
 def gov_results(result: SearchResult, offset: int, *, marked: bool) -> GovResults:
     """The response of `/api/search`."""
-    hits, words = result.results.hits, result.query.words
+    hits = result.results.hits
     text = _marked_text if marked else text_of
     results = [
         WebResult(
-            title=text(highlight(merged.hit.title, words)),
+            title=text(highlight(merged.hit.title, result.title_words(merged))),
             url=merged.hit.url,
             snippet=text(result.snippet(merged)).replace("\n", " "),
             publication_date=_iso_day(merged.hit.published),

@@ -103,7 +103,7 @@ def result_view(result: SearchResult, merged: MergedHit) -> ResultView:
     hit = merged.hit
     link = hit.url if is_link(hit.url) else ""
     return ResultView(
-        title=title(hit, result.query.words),
+        title=title(hit, result.title_words(merged)),
         link=link,
         url=readable(hit.url),
         host=readable(hit.host),
@@ -120,11 +120,11 @@ def result_view(result: SearchResult, merged: MergedHit) -> ResultView:
 
 
 def section_views(result: SearchResult, merged: MergedHit) -> list[SectionView]:
-    views = []
+    views, title_words = [], result.title_words(merged)
     for section in result.sections(merged):
         url = f"{merged.hit.url.partition('#')[0]}#{quote(section.anchor, safe=ANCHOR_CHARACTERS)}"
         link = url if is_link(url) else ""
-        words = highlight(section.title, result.query.words) or [(section.anchor, False)]
+        words = highlight(section.title, title_words) or [(section.anchor, False)]
         views.append(SectionView(words, link, readable(url)))
     return views
 

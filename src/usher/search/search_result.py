@@ -40,6 +40,11 @@ class SearchResult(Struct, frozen=True):
             return passage.pieces
         return [(hit.description, False)] if hit.description else []
 
+    def title_words(self, merged: MergedHit) -> list[str]:
+        """The words of the query, and their forms in the title and the headings of a hit."""
+        passage = self.snippets.get((merged.hit.url, merged.hit.chunk))
+        return [*self.query.words, *(passage.forms if passage else ())]
+
     def sections(self, merged: MergedHit) -> tuple[SectionLink, ...]:
         """The matching sections of a hit."""
         passage = self.snippets.get((merged.hit.url, merged.hit.chunk))

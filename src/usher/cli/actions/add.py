@@ -9,19 +9,21 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from usher.cli import url_input
 from usher.cli.app import App, show_json, show_table
+from usher.cli.area_access import READER, open_database
 from usher.cli.door_access import open_door
 from usher.cli.output import echo, style
 from usher.crawl.service import make_fetcher
 from usher.door.batch import BatchVerdicts, UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Knock, Reason, Verdict
+from usher.errors import NotAllowed
 from usher.local.operator_urls import (
     TypedUrls,
     apply_typed,
@@ -29,6 +31,7 @@ from usher.local.operator_urls import (
     with_schemes,
     with_working_schemes,
 )
+from usher.mgmt import page_history
 from usher.wording import encodable, json_line, printable, without_password
 
 MAX_LISTED_ANSWERS = 50  # more are only counted
@@ -124,7 +127,20 @@ async def add_urls(app: App, options: AddOptions) -> AnswerCounts:
             if options.by_person and not options.dry_run:
                 await retry_typed(doorkeeper.db, typed, everything=options.hall_pass)
     show_result(app, options, counts, listed, time.monotonic() - start)
+    if options.by_person and options.lists_answers and not counts.all_refused:
+        await say_if_stopped(app)
     return counts
+
+
+async def say_if_stopped(app: App) -> None:
+    """Tell a person that no crawler runs which could fetch the URLs; nothing if this user may not know."""
+    async with open_database(app, "work", READER) as db:
+        with suppress(NotAllowed):
+            async with db.transaction() as conn:
+                running = await page_history.worker_counts(conn, now=db.clock.now())
+            if not running.crawlers:
+                app.say("No crawler is running; the pages wait.")
+                app.say("  → usher up")
 
 
 async def prepare_typed(app: App, doorkeeper: Doorkeeper, options: AddOptions) -> TypedUrls:
@@ -222,8 +238,11 @@ def show_result(
     show_brought(app, counts)
     if options.dry_run:
         app.say("Dry run: nothing was changed.")
+    if options.lists_answers and not options.as_json:
+        for reason, _ in counts.in_order():
+            app.say(f"{reason}: {reason.words}")
     if counts.reasons.keys() & {Reason.PAGE_NOT_DUE, Reason.HOST_NOT_DUE}:
-        app.say("  → `usher explain URL` shows when a page is due; --pass admits it now")
+        app.say("  → `usher explain URL` shows when a page is due; --pass fetches it now")
 
 
 def show_brought(app: App, counts: AnswerCounts) -> None:

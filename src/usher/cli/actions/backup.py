@@ -138,7 +138,8 @@ def show_next_steps(
             app.say(f"  → The settings of the backup differ from {file}: compare it with {own}.")
     if behind:
         app.say(f"  → {', '.join(behind)}: run `usher db migrate`, then `usher db incarnate`")
-    app.say("Start Usher again. Answers are partial until the index server has loaded its chunks.")
+    app.say("Start Usher again: usher up")
+    app.say("Answers are partial until the index server has loaded its chunks.")
 
 
 @contextmanager

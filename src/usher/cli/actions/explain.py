@@ -84,7 +84,7 @@ def show_explanation(app: App, text: str, *, as_json: bool) -> None:
     if explanation.host:
         show_clock(explanation.host, explanation.now)
     else:
-        show_field("host", "not registered; the first knock registers it, due at once")
+        show_field("host", "not registered; the first page that is added registers it, due at once")
     if explanation.is_private:
         show_field("private", *private_lines(explanation.private))
     show_field("filters", filter_text(explanation))
@@ -135,7 +135,7 @@ def show_page(explanation: "UrlExplanation") -> None:
     if explanation.page:
         show_field("page", *page_lines(explanation, explanation.page))
     elif explanation.host and not explanation.filtered:
-        show_field("page", "not in the guestbook")
+        show_field("page", "not known to Usher")
 
 
 def page_lines(explanation: "UrlExplanation", page: GuestbookRow) -> Iterator[str]:
@@ -150,7 +150,8 @@ def page_lines(explanation: "UrlExplanation", page: GuestbookRow) -> Iterator[st
     if page.last_modified:
         yield f"last changed {time_text(page.last_modified, now)}"
     if page.failures:
-        yield f"failed {times(page.failures)} in a row{response_text(page)}"
+        row = " in a row" if page.failures > 1 else ""
+        yield f"failed {times(page.failures)}{row}{response_text(page)}"
     if page.gone:
         yield "gone: the server answered that the page does not exist"
     if page.depth:
@@ -260,7 +261,7 @@ def crawl_lines(page: GuestbookRow, trail: PageHistory, now: datetime) -> Iterat
     if chunk:
         yield f"in chunk {chunk.id} by {chunk.crawler}, claimed {time_text(chunk.claimed_at, now)}"
     if text.misses and not page.gone:
-        yield f"not found {times(text.misses)} in a row; removed from the index after the second"
+        yield f"not found {times(text.misses)}; removed from the index after the second time in a row"
     if text.attempts:
         yield f"lost {times(text.attempts)} because its crawler failed"
 
@@ -279,8 +280,8 @@ def next_visit_text(explanation: "UrlExplanation", page: GuestbookRow, host: Hos
         case "crawling":
             return "A crawler is fetching it now."
         case "error":
-            failures = f"after {times(page.failures)} without success"
-            return f"At {time_text(page.next_fetch, now)}, {failures}."
+            failures = f"after {counted(page.failures, 'failure')}"
+            return f"With the nightly recrawl after {time_text(page.next_fetch, now)}, {failures}."
         case _ if page.next_fetch > now:
             return f"In {duration_text(page.next_fetch - now)} ({rhythm})."
         case _:

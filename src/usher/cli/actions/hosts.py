@@ -289,7 +289,7 @@ def show_recrawls(app: App, answers: BatchVerdicts, *, as_json: bool) -> bool:
     else:
         show_answers(answers.answers)
     if not answers.answers:
-        app.say("No host is due.")
+        app.say("No host is due. No failed page is due.")
     show_brought(app, counts)
     return counts.all_refused
 

@@ -24,6 +24,7 @@ from usher.mgmt.robots import RobotsRow, SitemapRow
 from usher.urls import Scheme
 from usher.wording import (
     capped_count,
+    counted,
     duration_text,
     json_fields,
     json_value,
@@ -127,6 +128,8 @@ def show_host(view: HostView) -> None:
     if counts:
         full = "; new pages are refused" if view.known >= host.effective_max_pages else ""
         show_field("", f"{view.known:,} of at most {host.effective_max_pages:,}{full}")
+    if view.pages.get("error"):
+        show_field("", "pages in error are tried again with the nightly recrawl of `usher up`")
 
 
 def show_clock(host: HostDetails, now: datetime) -> None:
@@ -222,7 +225,7 @@ def politeness_lines(rest: HostRest, now: datetime) -> Iterator[str]:
         else "now"
     )
     if rest.held_by is not None:
-        yield f"crawled only by {rest.holder}, in chunk {rest.held_by}; ready {ready}"
+        yield f"{rest.holder} is crawling it, in chunk {rest.held_by}; no other crawler may request it"
     else:
         yield f"ready {ready}"
     source = ", from its robots.txt" if rest.by_robots else ""
@@ -242,7 +245,7 @@ def robots_lines(read: RobotsRow, now: datetime) -> Iterator[str]:
     error = f": {printable(read.error, MAX_REASON_CHARACTERS)}" if read.error else ""
     yield f"{status}{size}{error}, read {time_text(read.fetched_at, now)}"
     if read.expires_at > now:
-        failures = f", after {times(read.failures)} without success" if read.failures else ""
+        failures = f", after {counted(read.failures, 'failure')}" if read.failures else ""
         yield f"kept until {time_text(read.expires_at, now)}{failures}"
     else:
         yield "read again with the next page"

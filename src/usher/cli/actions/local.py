@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 import click
@@ -38,7 +40,7 @@ from usher.local.supervisor import Supervisor
 from usher.observe.crawl_progress import last_result, read_progress
 from usher.shutdown import stop_events
 from usher.telemetry import Log, log_failure, set_up_logging
-from usher.urls import Scheme, UrlRefusal, parse
+from usher.urls import Scheme, Url, parse
 from usher.wording import counted, printable
 
 log = Log("stage")
@@ -50,6 +52,12 @@ REFUSAL_TEXTS: Final = {
 }
 FAILED_TEXT: Final = (
     "its last fetch failed: {reason}. The next attempt is not due yet; --again fetches it now"
+)
+# Parts of the reasons of the crawler.
+NO_ADDRESS: Final = "the name "
+REFUSED: Final = "the connection was refused"
+NO_HTTPS: Final = re.compile(
+    "TLS|certificate|no connection within|connection was (refused|lost)|closed the connection"
 )
 
 
@@ -117,17 +125,22 @@ async def crawled_urls(run: LocalRun, options: LocalRunOptions) -> AsyncIterator
     typed = options.urls[0]
     options, selection = await admit_urls(run, options)
     if run.stop.is_set():
-        raise click.Abort
+        raise aborted(run)
     async with start_processes(run, selection) as supervisor:
         if run.stop.is_set():
-            raise click.Abort
+            raise aborted(run)
         view = await show_progress(run, supervisor, selection, options)
         if not view.progress.done:
-            run.app.say("To continue, run the same command again.")
-            raise click.Abort
+            raise aborted(run)
         if message := failure_text(view):
-            raise UsherError(message, hint=failure_hint(typed, options.urls[0]))
+            raise UsherError(message, hint=failure_hint(typed, options.urls[0], view))
         yield
+
+
+def aborted(run: LocalRun) -> click.Abort:
+    """Tell the user how to continue."""
+    run.app.say("To continue, run the same command again.")
+    return click.Abort()
 
 
 async def admit_urls(
@@ -149,13 +162,19 @@ async def admit_urls(
     return options, admission.hosts
 
 
-def failure_hint(typed: str, complete: str) -> str:
-    """What to type after a crawl that fetched nothing: http, if https was only assumed."""
+def failure_hint(typed: str, complete: str, view: CrawlView) -> str:
+    """What to do after a crawl that fetched nothing: type http if https was only assumed and may be the cause."""
+    reasons = [problem.reason for problem in view.problems]
+    if reasons and all(NO_ADDRESS in reason for reason in reasons):
+        return "Check the spelling of the name, and the network of this machine."
     url = parse(complete)
-    if isinstance(url, UrlRefusal) or has_scheme(typed, url) or url.scheme is not Scheme.HTTPS:
-        return f"usher explain {complete}"
-    http = replace(url, scheme=Scheme.HTTP)
-    return f"https was assumed. If the site has no https, type: usher crawl {http}"
+    is_assumed = isinstance(url, Url) and not has_scheme(typed, url) and url.scheme is Scheme.HTTPS
+    if isinstance(url, Url) and is_assumed and all(map(NO_HTTPS.search, reasons)):
+        http = replace(url, scheme=Scheme.HTTP)
+        return f"https was assumed. If the site has no https, type: usher crawl {http}"
+    if reasons and all(REFUSED in reason for reason in reasons):
+        return "Check the port, and whether the site runs. Then run the same command again."
+    return f"usher explain {quote(complete)}"
 
 
 async def show_refusals(app: App, stack: LocalStack, admission: Admission) -> None:
@@ -180,7 +199,8 @@ async def refusal_text(conn: Connection, answer: UrlVerdict) -> str:
         return text
     last = await last_result(conn, answer.url)
     if last is not None and last.result == "blocked":
-        return last.reason.replace("robots.txt:", "robots.txt forbids it:", 1)
+        forbidden = last.reason.replace("robots.txt:", "robots.txt forbids it:", 1)
+        return f"{forbidden}; --again reads robots.txt again"
     if last is not None and last.result == "error":
         return FAILED_TEXT.format(reason=last.reason)
     return text
@@ -259,6 +279,6 @@ def demo_app(app: App) -> App:
     """The demo with its own directory and default settings: a database that was named is for real pages."""
     overrides = {**app.overrides, "data": app.settings.data / DEMO_DIRECTORY}
     for name in [*os.environ]:
-        if name == "DATABASE_URL" or name.startswith("USHER_"):
+        if name == "DATABASE_URL" or (name.startswith("USHER_") and name != "USHER_COMMAND"):
             del os.environ[name]
     return App(Path(os.devnull), overrides, app.quiet)

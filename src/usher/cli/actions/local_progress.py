@@ -16,7 +16,7 @@ from rich.text import Text
 
 from usher.cli.app import App
 from usher.door.rules import Reason
-from usher.local.crawl import CrawlView
+from usher.local.crawl import MAX_PROBLEMS, CrawlView
 from usher.observe.causes import system_causes
 from usher.observe.crawl_progress import HostPaceView, PageProblem, RunCounts
 from usher.settings import Settings
@@ -28,6 +28,7 @@ MAX_REASON_CHARACTERS: Final = 1_000
 RATE_SECONDS: Final = 10.0  # a rate is measured over these
 MIN_RATE_SECONDS: Final = 3.0  # an earlier estimate of the time left would be a guess
 MAX_HOSTS_SHOWN: Final = 3
+MAX_LIVE_PROBLEMS: Final = 3  # the result has more
 PACE_SOURCES: Final = {
     "host": "set for this host",
     "robots": "the site's limit, from its robots.txt",
@@ -97,7 +98,8 @@ class ProgressDisplay:
         self._rate.add(live.attempted if live else fetched)
         summary = self._summary(view, fetched)
         if self._live is not None:
-            lines = [summary, *self._pace(view), *problem_lines(view.problems)]
+            problems = view.problems[:MAX_LIVE_PROBLEMS]
+            lines = [summary, *self._pace(view), *problem_lines(problems)]
             lines += cause_lines(self._app.settings, view)
             self._live.update(Text("\n".join([*lines, f"  Search page: {self._address}"])))
         elif time.monotonic() - self._last >= LINE_SECONDS:
@@ -136,7 +138,8 @@ class ProgressDisplay:
 
     def _time_left(self, waiting: int) -> str:
         seconds = self._rate.seconds_for(waiting) if waiting else None
-        return f"about {duration_text(timedelta(seconds=seconds))} left" if seconds else ""
+        is_long = seconds is not None and seconds >= 1
+        return f"about {duration_text(timedelta(seconds=seconds or 0))} left" if is_long else ""
 
 
 def cause_lines(settings: Settings, view: CrawlView) -> list[str]:
@@ -197,13 +200,19 @@ def result_lines(
     if replace(run, gone=0) != every:
         yield f"  With earlier runs: {counts_text(every)}"
     yield from problem_lines([*view.problems, *view.unsearchable])
+    if MAX_PROBLEMS in (len(view.problems), len(view.unsearchable)):
+        yield "  There may be more reasons: usher pages list"
     if run.failed:
         yield "  List failed pages: usher pages errors"
     if run.blocked:
         yield "  List blocked pages: usher pages list --result blocked"
     yield from skipped_lines(view, urls)
-    if not progress.done:
-        yield from cause_lines(settings, view)
+    causes = [] if progress.done else cause_lines(settings, view)
+    unstored = (view.live.fetched if view.live else 0) - run.fetched
+    if causes and unstored > 0:
+        verb = "is" if unstored == 1 else "are"
+        yield f"  {counted(unstored, 'page')} could not be stored and {verb} fetched again by the next run."
+    yield from causes
 
 
 def skipped_lines(view: CrawlView, urls: Sequence[Url]) -> Iterator[str]:

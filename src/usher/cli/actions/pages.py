@@ -206,12 +206,12 @@ def show_errors(app: App, host: str | None, *, as_json: bool) -> None:
         (
             printable(kind.kind),
             count_text(kind),
-            relative_time(kind.next_attempt, now) if kind.next_attempt > now else "due",
+            relative_time(kind.next_attempt, now) if kind.next_attempt > now else "now",
             printable(kind.example, MAX_LINE_CHARACTERS),
         )
         for kind in kinds
     ]
-    headings = ("KIND", "PAGES", "NEXT ATTEMPT", "EXAMPLE")
+    headings = ("KIND", "PAGES", "DUE AGAIN", "EXAMPLE")
     if kinds or as_json:
         show_list(app, kinds, headings, rows, as_json=as_json)
     else:
@@ -219,6 +219,7 @@ def show_errors(app: App, host: str | None, *, as_json: bool) -> None:
     if as_json:
         return
     if kinds:
+        app.say("The nightly recrawl of `usher up` tries them again when they are due.")
         app.say("  → usher pages list --state error --reason KIND")
     if gone:
         only = f" --host {host}" if host else ""
@@ -232,7 +233,7 @@ async def read_page(app: App, url: str) -> tuple["UrlExplanation", PageResult]:
     if explanation.page is None:
         finding = explanation.finding
         raise NotFound(
-            finding.words if finding else "It is not in the guestbook.",
+            finding.words if finding else "Usher does not know this page.",
             hint=finding.command if finding else "",
         )
     async with reader_transaction(app) as conn:

@@ -92,7 +92,7 @@ def remove_pages(
         label = "removed" if number is not None else "already removed"
         echo(f"{label}: {part.text} ({part.counts})")
         warn_of_rest(app, part)
-    app.say("Front-ends hide these pages within 2 seconds, and the door refuses them.")
+    app.say("Search pages hide them within 2 seconds, and no crawler fetches them again.")
     app.say("While Usher runs, it deletes their text from the index and from chunk files.")
     app.say(f"Not changed: {', '.join(NOT_PURGED)}.")
     app.say("  → usher explain URL  says how far it is; usher remove --undo TARGET  reverses it")

@@ -148,7 +148,8 @@ def render(report: StatusReport) -> list[str]:
         lines += ["", *(f"{name:<12}{text}" for name, text in fields)]
     lines += ["", *blocker_lines(report)]
     if report.work and not report.work.pages.known:
-        lines.append("The guestbook is empty.\n    → usher add URL")
+        command = "add" if is_running(report.work, report.queue) else "crawl"
+        lines.append(f"No page is known yet.\n    → usher {command} URL")
     return lines
 
 

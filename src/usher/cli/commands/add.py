@@ -10,8 +10,8 @@ from usher.cli.app import App, existing_file, json_option, pass_app, run
 
 @click.command()
 @click.argument("urls", nargs=-1, metavar="[URL]...")
-@click.option("--full", is_flag=True, help="Knock for the whole host of each URL.")
-@click.option("--pass", "hall_pass", is_flag=True, help="Use a hall pass: admit pages not yet due.")
+@click.option("--full", is_flag=True, help="Add the whole host of each URL.")
+@click.option("--pass", "hall_pass", is_flag=True, help="Fetch pages again that are not due yet.")
 @click.option(
     "--file",
     "files",
@@ -19,16 +19,16 @@ from usher.cli.app import App, existing_file, json_option, pass_app, run
     type=existing_file,
     help="Read URLs from this file, one per line; may be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the door's answers; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the answers; change nothing.")
 @click.option("--summary", is_flag=True, help="Show only the counts.")
 @click.option("--jsonl", "as_lines", is_flag=True, help="Print each answer as a line of JSON.")
 @json_option
 @pass_app
 def add(app: App, /, **options: Any) -> int:  # noqa: ANN401 - as click read them
-    """Knock at the door: ask it to admit URLs, so that they are crawled.
+    """Add URLs to the crawl, for `usher up` or another crawler to fetch.
 
-    The door answers each URL with a verdict (admit, wait or refuse) and a reason. It queues what it
-    admits, and registers a host on its first URL. `-` reads URLs from standard input. Blank lines
+    Each URL gets a verdict (admit, wait or refuse) and a reason. Admitted URLs are queued. A host is
+    registered on its first URL. `-` reads URLs from standard input. Blank lines
     and lines that start with # are skipped.
 
     Exit code 0 if at least one URL was admitted or already waits, 3 if all were refused.

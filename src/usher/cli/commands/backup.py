@@ -36,7 +36,6 @@ def backup() -> None:
 def create(app: App, directory: Path, base: Path | None, *, as_json: bool) -> None:
     """Back up to a new directory, also while Usher crawls.
 
-    \b
     The backup has the database with its roles, the settings file, and the chunk files of this
     machine. If the command is interrupted, run it again: it continues.
     The backup contains passwords and pages; only you can read it.
@@ -75,7 +74,6 @@ def restore(
 ) -> None:
     """Restore a backup into the data directory and the database of the settings.
 
-    \b
     Usher must not run meanwhile. All files are verified before anything is changed. At its next
     start the index server loads the index from the restored chunk files; until then answers
     are partial.

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from usher.cli import actions
-from usher.cli.app import App, json_option, limit_option, pass_app
+from usher.cli.app import App, WholeNumber, json_option, limit_option, pass_app
 from usher.cli.help import HelpGroup
 
 STAGES = (
@@ -32,13 +32,14 @@ def chunks() -> None:
     "--state",
     "stage",
     type=click.Choice(STAGES),
-    help="Only in this state; failed: error or parked.",
+    metavar="STATE",
+    help=f"Only in this state ({', '.join(STAGES)}); failed: error or parked.",
 )
 @click.option("--crawler", metavar="HOST", help="Only chunks that this crawler must keep.")
 @click.option("--builder", metavar="HOST", help="Only chunks that this builder must keep.")
 @limit_option
 @click.option(
-    "--after", type=click.IntRange(1, 2**63 - 1), metavar="ID", help="Start after this chunk."
+    "--after", type=WholeNumber(1, 2**63 - 1), metavar="ID", help="Start after this chunk."
 )
 @click.option("--summary", is_flag=True, help="Show only the number of chunks in each state.")
 @json_option

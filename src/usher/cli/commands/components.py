@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from usher.cli import actions
-from usher.cli.app import App, json_option, limit_option, pass_app, yes_option
+from usher.cli.app import App, WholeNumber, json_option, limit_option, pass_app, yes_option
 from usher.cli.help import HelpGroup
 
 TYPES = ("crawler", "index-builder", "index-server", "front-end", "manager")
@@ -57,7 +57,7 @@ def show(app: App, host: str, type_: str | None, *, as_json: bool) -> None:
 @components.command()
 @limit_option
 @click.option(
-    "--after", type=click.IntRange(1, 2**63 - 1), metavar="ID", help="Start after this event."
+    "--after", type=WholeNumber(1, 2**63 - 1), metavar="ID", help="Start after this event."
 )
 @json_option
 @pass_app

@@ -48,7 +48,6 @@ def crawler(
 ) -> None:
     """Fetch the pages that MGMT assigns until stopped; several crawlers may run.
 
-    \b
     Obeys robots.txt and the delay of each host. Writes pages to WARC files, serves them to index
     builders, and deletes them when every row of index servers has them. TERM or Ctrl-C finishes
     the requests in progress; other crawlers get the rest.
@@ -76,7 +75,6 @@ def crawler(
 def fetch(app: App, url: str, *, all_links: bool, whole_text: bool, as_json: bool) -> int:
     """Fetch one page as the crawler would, and show the result; nothing is stored.
 
-    \b
     Exit code 0: the page can be indexed. 3: it cannot, and the first lines say why.
 
     \b

@@ -124,7 +124,12 @@ def create(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
 
 
 @db.command()
-@click.option("--schema", required=True, type=click.Choice(SCHEMA_NAMES))
+@click.option(
+    "--schema",
+    required=True,
+    type=click.Choice(SCHEMA_NAMES),
+    help="Undo migrations of this schema.",
+)
 @range_option("--steps", 1, 1, None, "Number of migrations to undo.")
 @json_option
 @yes_option

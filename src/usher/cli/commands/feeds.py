@@ -8,6 +8,8 @@ import click
 from usher.cli import actions
 from usher.cli.app import (
     App,
+    Number,
+    WholeNumber,
     after_id_option,
     existing_file,
     json_option,
@@ -43,7 +45,10 @@ def feeds() -> None:
     "--tag", "tags", multiple=True, metavar="TAG", help="May be repeated; a/b is tag b inside a."
 )
 @click.option(
-    "--knock/--no-knock", "knocks", default=True, help="Whether to knock at the door for its links."
+    "--knock/--no-knock",
+    "knocks",
+    default=True,
+    help="Whether to crawl the pages that it links to.",
 )
 @click.option("--partial", is_flag=True, help="Fetch the pages of its items.")
 @click.option("--clean", is_flag=True, help="Extract clean texts from its items.")
@@ -172,16 +177,16 @@ def enable(app: App, feeds: tuple[str, ...]) -> None:
 )
 @click.option(
     "--threshold",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Number(0, 1, min_open=True),
     metavar="SHARE",
     help="Remove blocks in which more than this share of texts repeats. [0.1]",
 )
 @click.option(
-    "--train-size", type=click.IntRange(1, 200), metavar="N", help="Number of pages to learn from."
+    "--train-size", type=WholeNumber(1, 200), metavar="N", help="Number of pages to learn from."
 )
 @click.option(
     "--max-duplicates",
-    type=click.IntRange(1, 200),
+    type=WholeNumber(1, 200),
     metavar="N",
     help="A text repeats if it is on more than N pages.",
 )

@@ -9,6 +9,8 @@ from usher.cli import actions
 from usher.cli.app import (
     App,
     Command,
+    Number,
+    WholeNumber,
     existing_file,
     json_option,
     limit_option,
@@ -29,14 +31,14 @@ cadence_option = click.option(
 )
 
 
-def or_default(number: click.IntRange | click.FloatRange) -> Callable[[Any], float | str]:
+def or_default(number: WholeNumber | Number) -> Callable[[Any], float | str]:
     """A number or the word `default`."""
     return lambda text: DEFAULT if text == DEFAULT else number.convert(text, None, None)
 
 
 def limit_options(*, unset: bool) -> Command:
     """The options for the limits of a host; `unset` accepts the word `default`."""
-    pages, depth = click.IntRange(1, MAX_PAGES), click.IntRange(0, MAX_DEPTH)
+    pages, depth = WholeNumber(1, MAX_PAGES), WholeNumber(0, MAX_DEPTH)
     page_type: Any = or_default(pages) if unset else pages
     depth_type: Any = or_default(depth) if unset else depth
     return with_options(
@@ -152,7 +154,7 @@ def add(app: App, names: tuple[str, ...], cadence: str | None, *, as_json: bool)
 )
 @click.option(
     "--crawl-delay",
-    type=or_default(click.FloatRange(0, 86_400)),
+    type=or_default(Number(0, 86_400)),
     metavar="SECONDS",
     help="Delay between requests.",
 )
@@ -217,6 +219,10 @@ def block(app: App, names: tuple[str, ...], reason: str) -> None:
 
     Pages that are in the index stay searchable: the command says how many, and `usher remove HOST`
     removes them.
+
+    \b
+    Examples:
+      usher hosts block spam.example --reason "only spam"
     """
     change_policy(app, names, "blocked", reason)
 
@@ -244,12 +250,14 @@ def change_policy(app: App, names: tuple[str, ...], policy: Policy, reason: str)
 
 @hosts.command()
 @click.argument("names", nargs=-1, metavar="[HOST]...")
-@click.option("--pass", "hall_pass", is_flag=True, help="Use a hall pass: all pages, due or not.")
-@click.option("--due", is_flag=True, help="Every host that is due, as in the nightly recrawl.")
+@click.option("--pass", "hall_pass", is_flag=True, help="All pages, due or not.")
+@click.option(
+    "--due", is_flag=True, help="Every host and failed page that is due: the nightly recrawl."
+)
 @json_option
 @pass_app
 def recrawl(app: App, names: tuple[str, ...], *, hall_pass: bool, due: bool, as_json: bool) -> int:
-    """Knock for whole hosts: queue their root and every due page (with --pass every known page).
+    """Crawl whole hosts again: their root and every due page (with --pass every known page).
 
     Exit code 3 if all were refused.
 

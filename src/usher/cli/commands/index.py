@@ -6,6 +6,7 @@ import click
 
 from usher.cli.app import (
     App,
+    WholeNumber,
     bind_option,
     host_option,
     mgmt_option,
@@ -22,7 +23,7 @@ from usher.cli.output import echo
 @host_option
 @range_option("--chunks", 4, 1, 1000, "Chunks at once.")
 @click.option(
-    "--processes", type=click.IntRange(1, 256), help="Processes that parse pages. [number of cores]"
+    "--processes", type=WholeNumber(1, 256), help="Processes that parse pages. [number of cores]"
 )
 @click.option("--insecure", is_flag=True, help="Serve files to other machines without a token.")
 @pass_app
@@ -37,7 +38,6 @@ def builder(
 ) -> None:
     """Build index chunks from crawled chunks until stopped; several builders may run.
 
-    \b
     Downloads crawled chunks from their crawlers and parses the pages in separate processes, which a
     hostile page may crash without harm. Serves index chunks to index servers until every row has
     them. TERM or Ctrl-C finishes the chunks in progress.
@@ -57,17 +57,16 @@ def builder(
 
 
 @click.command("index-server")
-@click.option("--row", type=click.IntRange(1, 1000), help="Its row. [the row with fewest servers]")
+@click.option("--row", type=WholeNumber(1, 1000), help="Its row. [the row with fewest servers]")
 @mgmt_option
 @bind_option("127.0.0.1:8441", "Address where front-ends query it.")
 @host_option
-@click.option("--weight", type=click.IntRange(1, 1000), help="Its share of the row's chunks. [1]")
+@click.option("--weight", type=WholeNumber(1, 1000), help="Its share of the row's chunks. [1]")
 @click.option("--insecure", is_flag=True, help="Answer other machines without a token.")
 @pass_app
 def index_server(app: App, /, *, mgmt: str | None, bind: str, **options: Any) -> None:  # noqa: ANN401
     """Hold a part of the index and answer searches until stopped.
 
-    \b
     The servers of one row together hold every chunk once; MGMT assigns the chunks. Each server
     downloads its chunks from builders or other servers and keeps them across restarts. Before you
     remove a server for good, drain it: `usher components drain HOST`.

@@ -5,7 +5,15 @@ from typing import Any
 import click
 
 from usher.cli import actions
-from usher.cli.app import MAX_ID, App, json_option, pass_app, range_option, with_options
+from usher.cli.app import (
+    MAX_ID,
+    App,
+    WholeNumber,
+    json_option,
+    pass_app,
+    range_option,
+    with_options,
+)
 from usher.cli.help import HelpGroup
 
 filter_options = with_options(
@@ -70,7 +78,7 @@ def search(app: App, /, words: tuple[str, ...], **options: Any) -> int:  # noqa:
 
 
 @items.command()
-@click.argument("item", type=click.IntRange(1, MAX_ID))
+@click.argument("item", type=WholeNumber(1, MAX_ID))
 @json_option
 @pass_app
 def show(app: App, item: int, *, as_json: bool) -> None:

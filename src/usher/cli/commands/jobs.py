@@ -9,6 +9,7 @@ from usher.cli import actions
 from usher.cli.app import (
     MAX_ID,
     App,
+    WholeNumber,
     json_option,
     limit_option,
     pass_app,
@@ -21,7 +22,7 @@ from usher.cli.help import HelpGroup
 
 LIVE_STATES = ("pending", "waiting", "running", "temporary-error")
 ENDED_STATES = ("completed", "permanent-error", "cancelled", "temporary-error")
-JOB_ID = click.IntRange(1, MAX_ID)
+JOB_ID = WholeNumber(1, MAX_ID)
 # Everything after the program belongs to the program, also what looks like an option.
 PROGRAM_SETTINGS = {"allow_interspersed_args": False}
 ids_argument = click.argument("ids", nargs=-1, required=True, type=JOB_ID, metavar="ID...")
@@ -48,7 +49,7 @@ filter_options = with_options(
 # The options that jobs and tasks share.
 job_options = with_options(
     click.option("--resource", metavar="NAME", help="Resource it uses; created if it is new."),
-    click.option("--priority", type=click.IntRange(-32_768, 32_767), help="Lower runs first. [0]"),
+    click.option("--priority", type=WholeNumber(-32_768, 32_767), help="Lower runs first. [0]"),
     click.option("--host", "host_rule", metavar="RULE", help="A machine, allow:a,b or deny:a,b."),
     click.option("--data", metavar="TEXT", help="Passed to the program as USHER_TASK_DATA."),
 )
@@ -150,7 +151,7 @@ def log(app: App, /, id_: int | None, *, keep: str | None, **options: Any) -> No
 
 @jobs.command()
 @click.argument("id_", type=JOB_ID, metavar="ID")
-@click.option("--attempt", type=click.IntRange(0, 32_767), help="Show this attempt.")
+@click.option("--attempt", type=WholeNumber(0, 32_767), help="Show this attempt.")
 @click.option("--host", metavar="NAME", help="Explain why it does not run on this machine.")
 @json_option
 @pass_app

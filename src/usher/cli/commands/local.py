@@ -5,45 +5,48 @@ from typing import Any
 import click
 
 from usher.cli import actions
-from usher.cli.app import App, pass_app, run_service
+from usher.cli.app import App, Command, Number, WholeNumber, pass_app, run_service
 from usher.cli.output import echo
 
 keep_option = click.option("--keep-warc", is_flag=True, help="Keep all WARC files as an archive.")
 front_option = click.option(
-    "--front", default="", metavar="HOST:PORT", help="Address of the search page."
+    "--front", default="", metavar="HOST:PORT", help="Address of the search page. [127.0.0.1:8400]"
 )
 jobs_option = click.option(
     "--jobs", is_flag=True, help="Also run a scheduler and a manager for tasks, feeds and jobs."
 )
-then_choice = click.Choice(["end", "serve"])
+
+
+def then_option(default: str) -> Command:
+    return click.option(
+        "--then",
+        type=click.Choice(["end", "serve"]),
+        default=default,
+        show_default=True,
+        help="When done: end, or keep serving the search page.",
+    )
 
 
 @click.command()
 @click.argument("urls", nargs=-1, required=True, metavar="URL…")
 @click.option(
     "--delay",
-    type=click.FloatRange(0, 86_400),
+    type=Number(0, 86_400),
     metavar="SECONDS",
-    help="Delay between two requests to a host; stored for the host.",
+    help="Delay between two requests to a host; stored for the host. [1, or that of its robots.txt]",
 )
 @click.option(
     "--max-pages",
-    type=click.IntRange(1),
+    type=WholeNumber(1),
     help="Maximum number of pages per host; stored for the host. A higher one continues a crawl.",
 )
 @click.option(
     "--max-depth",
-    type=click.IntRange(0, 30_000),
+    type=WholeNumber(0, 30_000),
     help="Maximum clicks from the URL; stored for the host. A higher one continues a crawl.",
 )
 @click.option("--again", is_flag=True, help="Fetch pages again that are not due yet.")
-@click.option(
-    "--then",
-    type=then_choice,
-    default="end",
-    show_default=True,
-    help="When done: end, or keep serving the search page.",
-)
+@then_option("end")
 @jobs_option
 @keep_option
 @front_option
@@ -51,7 +54,6 @@ then_choice = click.Choice(["end", "serve"])
 def crawl(app: App, /, urls: tuple[str, ...], then: str, **options: Any) -> None:  # noqa: ANN401
     """Crawl a site and make it searchable, on this machine, with one command.
 
-    \b
     Starts an embedded PostgreSQL and every role that a crawl needs, shows the progress, serves the
     search page meanwhile, and ends when every page is fetched and searchable. Ctrl-C finishes the
     requests in progress; the next run continues. Only hosts that you name are crawled.
@@ -76,7 +78,6 @@ def crawl(app: App, /, urls: tuple[str, ...], then: str, **options: Any) -> None
 def up(app: App, *, keep_warc: bool, front: str) -> None:
     """Run every role on this machine, with the search page, until stopped.
 
-    \b
     Add pages with `usher add`, tasks or feeds. The settings come from usher.toml.
 
     \b
@@ -91,13 +92,12 @@ def up(app: App, *, keep_warc: bool, front: str) -> None:
 
 
 @click.command()
-@click.option("--then", type=then_choice, default="serve", show_default=True)
+@then_option("serve")
 @jobs_option
 @pass_app
 def demo(app: App, then: str, *, jobs: bool) -> None:
     """Crawl a small site that comes with Usher, without a network, and serve its search page.
 
-    \b
     Everything is stored in the directory DATA/demo, which can be deleted afterwards.
 
     \b

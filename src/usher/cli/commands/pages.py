@@ -29,10 +29,14 @@ condition_options = with_options(
     click.option(
         "--state",
         type=click.Choice((*STATES, *(result for result in RESULTS if result not in STATES))),
-        help="Only in this state, or with this result.",
+        metavar="STATE",
+        help="Only in this state (idle, pending, crawling, crawled, error), or with this result.",
     ),
     click.option(
-        "--result", type=click.Choice(RESULTS), help="Only with this result of the last fetch."
+        "--result",
+        type=click.Choice(RESULTS),
+        metavar="RESULT",
+        help="Only with this result of the last fetch, such as indexed, gone or blocked.",
     ),
     click.option(
         "--reason",
@@ -95,7 +99,7 @@ def list_(app: App, /, *, summary: bool, as_json: bool, **options: Any) -> None:
 
     \b
     Examples:
-      usher pages list --host example.com --state error --reason timeout --older 7d --limit 50
+      usher pages list --state error --reason timeout --older 7d --limit 50
       usher pages list --host example.com --summary
       usher pages list --result blocked --json
     """
@@ -151,8 +155,8 @@ def errors(app: App, host: str | None, *, as_json: bool) -> None:
 def show(app: App, url: str, *, as_json: bool) -> None:
     """Show one page in plain words: its state and result, its last fetch and next visit, and if it is searchable.
 
-    `usher explain` shows more: the door's answers, robots.txt and every copy. Exit code 3 if the page is
-    not in the guestbook.
+    `usher explain` shows more: the door's answers, robots.txt and every copy. Exit code 3 if Usher
+    does not know the page.
 
     \b
     Examples:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import click
 
 from usher.cli import actions
-from usher.cli.app import App, json_option, limit_option, pass_app, yes_option
+from usher.cli.app import App, WholeNumber, json_option, limit_option, pass_app, yes_option
 
 MODES: Final = {"undo": "--undo", "list": "--list", "dry_run": "--dry-run"}
 
@@ -24,7 +24,7 @@ MODES: Final = {"undo": "--undo", "list": "--list", "dry_run": "--dry-run"}
 @click.option("--list", is_flag=True, help="List removals, the latest first.")
 @click.option("--all", "everything", is_flag=True, help="With --list: also those that were undone.")
 @click.option(
-    "--before", type=click.IntRange(1), metavar="ID", help="With --list: from before this one."
+    "--before", type=WholeNumber(1), metavar="ID", help="With --list: from before this one."
 )
 @limit_option
 @yes_option
@@ -45,7 +45,7 @@ def remove(app: App, /, targets: tuple[str, ...], **options: Any) -> None:  # no
     Examples:
       usher remove https://example.com/private/ --dry-run
       usher remove https://example.com/page --reason "notice of 17 November"
-      usher remove *.example.com --reason "contract ended" --yes
+      usher remove '*.example.com' --reason "contract ended" --yes
       usher remove --list
       usher remove --undo https://example.com/page
     """

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from usher.cli import actions
-from usher.cli.app import App, json_option, limit_option, pass_app
+from usher.cli.app import App, WholeNumber, json_option, limit_option, pass_app
 from usher.cli.help import HelpGroup
 
 
@@ -38,7 +38,7 @@ def list_(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read 
 @click.argument("name")
 @click.option(
     "--capacity",
-    type=click.IntRange(1, 100_000),
+    type=WholeNumber(1, 100_000),
     help="How many of its jobs may run at once. [1]",
 )
 @click.option(

@@ -31,7 +31,6 @@ FRONT_URL = "http://127.0.0.1:8400"
 def front(app: App, /, *, mgmt: str | None, bind: str, **options: Any) -> None:  # noqa: ANN401
     """Serve the search page and its API until stopped; several front-ends may run.
 
-    \b
     Queries one row of index servers and fails over to another row if a server is late or missing.
     Marks results as partial if part of the index did not answer. While MGMT is down it uses the
     last known map of servers.
@@ -70,7 +69,6 @@ def search(
 ) -> int:
     """Search the index; words, "phrases", +word, -word, OR, site:, title:, lang:, after:, before:.
 
-    \b
     Without --front and --mgmt it queries the front-end on this machine; if none runs, the index
     servers. Put -- before words that start with a minus sign.
     Exit code 0: there are results. 3: there are none. 5: no server answered.

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from usher.cli.app import App, bind_option, pass_app, run_service
+from usher.cli.app import App, WholeNumber, bind_option, pass_app, run_service
 from usher.cli.output import echo
 
 metrics_option = click.option(
@@ -20,7 +20,6 @@ metrics_option = click.option(
 def mgmt(app: App, bind: str, *, insecure: bool) -> None:
     """Serve the HTTP API until stopped; prints its address when it is ready.
 
-    \b
     TERM or Ctrl-C finishes the requests in progress; a second one stops immediately.
 
     \b
@@ -55,7 +54,7 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
     metavar="NAME",
     help="Name of this machine in host rules. [its host name]",
 )
-@click.option("--max", "limit", type=click.IntRange(1), help="Maximum number of job processes.")
+@click.option("--max", "limit", type=WholeNumber(1), help="Maximum number of job processes.")
 @metrics_option
 @pass_app
 def manager(
@@ -63,7 +62,6 @@ def manager(
 ) -> None:
     """Run jobs on this machine until stopped; several managers may run.
 
-    \b
     TERM or Ctrl-C waits for running jobs; a second one stops them and returns them to the queue.
     [worker.TYPE] in usher.toml sets how many jobs of a type run at once, their time limit and retries.
 
@@ -84,7 +82,6 @@ def manager(
 def scheduler(app: App, metrics: str | None) -> None:
     """Create the jobs of tasks when they are due, until stopped.
 
-    \b
     Also retries jobs that failed and jobs whose machine died. Several may run: one is active, and
     another takes over when it ends.
 

@@ -30,7 +30,6 @@ def version(*, as_json: bool) -> None:
 def settings(app: App, *, as_json: bool, check: bool) -> None:
     """Show every setting, its value and its origin.
 
-    \b
     USHER_* variables override usher.toml, which overrides the defaults. Usher reads usher.toml from
     the working directory, the user's configuration directory or /etc/usher, or from --config.
 
@@ -57,6 +56,11 @@ def doctor(app: App, *, as_json: bool) -> int:
     """Check this installation, and show what to do about each problem.
 
     Exit code 0 if there are no problems or only warnings, 3 otherwise.
+
+    \b
+    Examples:
+      usher doctor
+      usher --data /srv/usher doctor
     """
     from usher.observe.doctor import run_checks
 

@@ -7,6 +7,7 @@ import click
 from usher.cli import actions
 from usher.cli.app import (
     App,
+    WholeNumber,
     after_id_option,
     confirm,
     json_option,
@@ -29,9 +30,9 @@ task_options = with_options(
     click.option("--name", metavar="NAME", help="Its name."),
     click.option("--type", metavar="TYPE", help="Selects the [worker.TYPE] settings of its jobs."),
     click.option("--every", "periodicity", metavar="DURATION", help="Interval: 90s, 15m, 1d."),
-    click.option("--hour", type=click.IntRange(0, 23), help="At this hour of the day."),
-    click.option("--minute", type=click.IntRange(0, 59), help="At this minute of the hour."),
-    click.option("--second", type=click.IntRange(0, 59), help="At this second of the minute."),
+    click.option("--hour", type=WholeNumber(0, 23), help="At this hour of the day."),
+    click.option("--minute", type=WholeNumber(0, 59), help="At this minute of the hour."),
+    click.option("--second", type=WholeNumber(0, 59), help="At this second of the minute."),
     click.option("--cron", metavar="EXPRESSION", help="Five fields, or a name such as @daily."),
     click.option("--timezone", metavar="ZONE", help="Of the time of day or cron. [UTC]"),
     click.option("--jitter", metavar="DURATION", help="Delay each run at random by up to this."),

@@ -25,7 +25,6 @@ def watchdog(
 ) -> None:
     """Ping every component and reassign the chunks of failed ones, until stopped.
 
-    \b
     Also ends expired leases and places every chunk in every row, so at least one should always run.
     Several may run: one is active, and another takes over when it ends.
 

@@ -41,4 +41,4 @@ def permission_command(host: str, port: int) -> str:
     name = f"[{host}]" if ":" in host else host
     scheme = "https" if port == 443 else "http"  # noqa: PLR2004 - of https
     place = name if port in (80, 443) else f"{name}:{port}"
-    return f"to crawl it, run: usher hosts set {scheme}://{place}/ --allow-private"
+    return f"to crawl it, run: usher add {scheme}://{place}/"

@@ -1454,9 +1454,10 @@ $$;
 
 -- functions/retry_failures.sql
 
--- A person asks for these hosts, so what failed before is tried again at once: robots.txt files that could not be read, and pages
--- that failed without a response (DNS, connection, robots.txt). A pause that a host asked for (HTTP 429 or 503) stays. Returns the
--- number of pages that are pending again. Locks in the order of a knock: hosts, then pages.
+-- A person asks for these hosts, so what failed before is tried again at once: pages that failed without a response (DNS,
+-- connection, robots.txt). robots.txt is read again with the next page, because the person may have changed it. A pause that a host
+-- asked for (HTTP 429 or 503) stays. Returns the number of pages that are pending again. Locks in the order of a knock: hosts, then
+-- pages.
 create function work.retry_failures(domain64s bigint[], at timestamptz) returns bigint
     language plpgsql security definer set search_path = '' set enable_seqscan = off
 as $$
@@ -1466,7 +1467,7 @@ declare
     );
     pages bigint;
 begin
-    update work.robots r set expires_at = at where r.domain64 = any(hosts) and r.failures > 0 and r.expires_at > at;
+    update work.robots r set expires_at = at where r.domain64 = any(hosts) and r.expires_at > at;
     update work.hosts h
     set troubles = 0, trouble = '', trouble_at = null, rest_until = null,
         ready_at = case when h.held_by is null then least(h.ready_at, at) else h.ready_at end,
