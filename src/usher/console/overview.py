@@ -1,5 +1,6 @@
 """The first screen: problems, stages, components, rows, hosts with problems, and the latest events."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,6 +10,7 @@ from usher.console.actions.registry import link_of_command
 from usher.console.component_rows import component_row
 from usher.console.event_rows import EVENT_HEADINGS, event_row
 from usher.console.page import ActionLink, ConsolePage, ConsoleTable, TableCell, TableRow
+from usher.db.pool import Database
 from usher.mgmt import components, queries
 from usher.mgmt.component_chunks import ComponentView, with_holdings
 from usher.mgmt.components import RecordedEvent
@@ -53,14 +55,22 @@ class ProblemView:
 
 
 @dataclass(frozen=True, slots=True)
-class OverviewData:
-    """What the first screen shows, as it was read."""
+class OverviewDetails:
+    """What the first screen shows besides the status."""
 
-    report: StatusReport
     components: Sequence[ComponentView]
     events: Sequence[RecordedEvent]
     busiest: Sequence[BusyHost]
     terms: Sequence[QueryTermTimes]
+    empty_terms: Sequence[QueryTermTimes]  # of queries without results
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewData:
+    """What the first screen shows, as it was read."""
+
+    report: StatusReport
+    details: OverviewDetails
 
 
 class Overview:
@@ -83,17 +93,27 @@ class Overview:
 
     async def _read(self, context: MgmtContext) -> OverviewData:
         areas = {"work": context.mgmt_db, "control": context.control}
-        report = await read_report(areas, self._settings.data)
-        async with read_transaction(context.mgmt_db) as conn:
-            listed = await components.list_components(conn, n=MAX_COMPONENTS)
-            views = await with_holdings(conn, listed)
-            events = await components.events(conn, n=MAX_EVENTS)
-            since = report.at - HOUR
-            busiest = await queries.busiest_hosts(
-                conn, since=since, n=MAX_BUSY_HOSTS, most=MAX_COUNTED
+        report, details = await asyncio.gather(
+            read_report(areas, self._settings.data), read_details(context.mgmt_db)
+        )
+        return OverviewData(report, details)
+
+
+async def read_details(db: Database) -> OverviewDetails:
+    """What the first screen shows besides the status, on a connection of its own, while that is read."""
+    since = db.clock.now() - HOUR
+    async with read_transaction(db) as conn:
+        listed = await components.list_components(conn, n=MAX_COMPONENTS)
+        views = await with_holdings(conn, listed)
+        events = await components.events(conn, n=MAX_EVENTS)
+        busiest = await queries.busiest_hosts(conn, since=since, n=MAX_BUSY_HOSTS, most=MAX_COUNTED)
+        terms, empty_terms = [
+            await queries.terms(
+                conn, since=since, n=MAX_TERMS, most=MAX_COUNTED, without_results=empty
             )
-            terms = await queries.terms(conn, since=since, n=MAX_TERMS, most=MAX_COUNTED)
-        return OverviewData(report, views, events, busiest, terms)
+            for empty in (False, True)
+        ]
+    return OverviewDetails(views, events, busiest, terms, empty_terms)
 
 
 def overview_values(data: OverviewData) -> dict[str, Any]:
@@ -118,7 +138,8 @@ def overview_values(data: OverviewData) -> dict[str, Any]:
         "hosts": host_table(report) if report.work else None,
         "events": event_table(data),
         "busiest": busiest_table(data),
-        "terms": term_table(data),
+        "terms": term_table(data.details.terms),
+        "empty_terms": term_table(data.details.empty_terms),
         "pages": report.work.pages if report.work else None,
     }
 
@@ -133,7 +154,7 @@ def stage_table(report: StatusReport) -> ConsoleTable:
 
 def component_table(data: OverviewData) -> ConsoleTable:
     headings = ("Component", "Type", "State", "Health", "Last contact", "Holds")
-    rows = [component_row(view, data.report.at) for view in data.components]
+    rows = [component_row(view, data.report.at) for view in data.details.components]
     return ConsoleTable(headings, rows, empty="No component is registered.")
 
 
@@ -188,13 +209,13 @@ def busiest_table(data: OverviewData) -> ConsoleTable:
                 TableCell(f"{host.pages:,}", kind="number"),
             )
         )
-        for host in data.busiest
+        for host in data.details.busiest
     ]
     return ConsoleTable(("Host", "Pages"), rows, empty="No page was fetched.")
 
 
-def term_table(data: OverviewData) -> ConsoleTable:
-    """The most frequent queries of the last hour."""
+def term_table(terms: Sequence[QueryTermTimes]) -> ConsoleTable:
+    """Frequent queries of the last hour."""
     rows = [
         TableRow(
             (
@@ -203,11 +224,11 @@ def term_table(data: OverviewData) -> ConsoleTable:
                 TableCell(f"{term.mean:.3f} s", kind="number"),
             )
         )
-        for term in data.terms
+        for term in terms
     ]
-    return ConsoleTable(("Query", "Times", "Mean time"), rows, empty="No query was answered.")
+    return ConsoleTable(("Query", "Times", "Mean time"), rows, empty="There are none.")
 
 
 def event_table(data: OverviewData) -> ConsoleTable:
-    rows = [event_row(event, data.report.at) for event in data.events]
+    rows = [event_row(event, data.report.at) for event in data.details.events]
     return ConsoleTable(EVENT_HEADINGS, rows, empty="Nothing happened yet.")

@@ -49,6 +49,7 @@ class PageConditions:
     reason: str | None = None
     before: datetime | None = None
     since: datetime | None = None
+    unremoved: bool = False  # in a list: only pages that the operator did not remove
 
     def values(self) -> dict[str, Any]:
         pattern = None if self.reason is None else f"%{escape_pattern(self.reason)}%"
@@ -120,7 +121,7 @@ async def list_pages(
 ) -> PageListing:
     """Pages by host and path, after the page with this host and path; reads at most `most` pages."""
     await store.plan_with_values.tuples(conn)
-    values = chosen.values() | {"most": most}
+    values = chosen.values() | {"most": most, "unremoved": chosen.unremoved}
     values["after_host"], values["after_path"] = max(after or (0, ""), (values["low"], ""))
     rows = await store.list_pages.tuples(conn, **values, n=n)
     pages = [
@@ -135,10 +136,13 @@ async def list_pages(
     return PageListing(pages, next((url_text(*end) for end in ends), None))
 
 
-async def count_pages(conn: Connection, chosen: PageConditions) -> list[PageResultCount]:
-    """The number of pages by state and result."""
+async def count_pages(
+    conn: Connection, chosen: PageConditions, *, most: int = MAX_PAGES_READ
+) -> list[PageResultCount]:
+    """The number of pages by state and result; reads at most `most` pages."""
     await store.plan_with_values.tuples(conn)
-    return await store.count_pages.rows(conn, PageResultCount, **chosen.values())
+    values = chosen.values() | {"most": most}
+    return await store.count_pages.rows(conn, PageResultCount, **values)
 
 
 async def error_kinds(

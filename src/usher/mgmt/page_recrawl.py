@@ -41,8 +41,11 @@ class RecrawlResult:
         )
 
 
-async def count_matching(conn: Connection, conditions: PageConditions) -> MatchingPages:
-    counts = await page_list.count_pages(conn, conditions)
+async def count_matching(
+    conn: Connection, conditions: PageConditions, *, most: int = page_list.MAX_PAGES_READ
+) -> MatchingPages:
+    """The number of pages that match, of at most `most` that are read."""
+    counts = await page_list.count_pages(conn, conditions, most=most)
     return MatchingPages(sum(count.number for count in counts), any(count.more for count in counts))
 
 
