@@ -116,7 +116,6 @@ async def read_pages(conn: Connection, chosen: PageConditions) -> int:
         "after_host": chosen.domain64 or 0,
         "after_path": "",
         "n": 50,
-        "unremoved": False,
     }
     query = b"explain (analyze, format json) " + page_list.store.list_pages.query
     [(plans,)] = await (await conn.execute(query, given)).fetchall()

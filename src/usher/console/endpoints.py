@@ -62,7 +62,7 @@ class ConsoleEndpoints:
     def endpoints(self) -> Endpoints:
         return (
             self._home("The console for browsers, links for programs"),
-            self._data(OVERVIEW_DATA_PATH, self._overview.show, "Status"),
+            self._data(OVERVIEW_DATA_PATH, self._overview.status, "Status"),
             *self._page("/charts", charts_page, "Charts of the last hour, day or 30 days"),
             *self._page("/explain", explanation.explain_page, "Where a URL is on its path"),
             *self._page("/pages", pages.pages_page, "Pages of the guestbook"),

@@ -61,6 +61,7 @@ class PageConditions:
             "reason": pattern,
             "before": self.before,
             "since": self.since,
+            "unremoved": self.unremoved,
             "most": MAX_PAGES_READ,
         }
 
@@ -121,7 +122,7 @@ async def list_pages(
 ) -> PageListing:
     """Pages by host and path, after the page with this host and path; reads at most `most` pages."""
     await store.plan_with_values.tuples(conn)
-    values = chosen.values() | {"most": most, "unremoved": chosen.unremoved}
+    values = chosen.values() | {"most": most}
     values["after_host"], values["after_path"] = max(after or (0, ""), (values["low"], ""))
     rows = await store.list_pages.tuples(conn, **values, n=n)
     pages = [
@@ -137,11 +138,11 @@ async def list_pages(
 
 
 async def count_pages(
-    conn: Connection, chosen: PageConditions, *, most: int = MAX_PAGES_READ
+    conn: Connection, chosen: PageConditions, *, most: int | None = None
 ) -> list[PageResultCount]:
-    """The number of pages by state and result; reads at most `most` pages."""
+    """The number of pages by state and result; reads at most `most` pages, or MAX_PAGES_READ."""
     await store.plan_with_values.tuples(conn)
-    values = chosen.values() | {"most": most}
+    values = chosen.values() | ({} if most is None else {"most": most})
     return await store.count_pages.rows(conn, PageResultCount, **values)
 
 

@@ -42,9 +42,9 @@ class RecrawlResult:
 
 
 async def count_matching(
-    conn: Connection, conditions: PageConditions, *, most: int = page_list.MAX_PAGES_READ
+    conn: Connection, conditions: PageConditions, *, most: int | None = None
 ) -> MatchingPages:
-    """The number of pages that match, of at most `most` that are read."""
+    """The number of pages that match, of those that are read, at most `most`."""
     counts = await page_list.count_pages(conn, conditions, most=most)
     return MatchingPages(sum(count.number for count in counts), any(count.more for count in counts))
 

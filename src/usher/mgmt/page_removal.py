@@ -30,9 +30,9 @@ class BulkRemoval:
 
 
 async def count_removable(
-    conn: Connection, conditions: PageConditions, *, most: int = page_list.MAX_PAGES_READ
+    conn: Connection, conditions: PageConditions, *, most: int | None = None
 ) -> MatchingPages:
-    """The number of pages that match and are not removed, of at most `most` that are read."""
+    """The number of pages that match and are not removed, of those that are read, at most `most`."""
     counts = await page_list.count_pages(conn, conditions, most=most)
     number = sum(count.number for count in counts if count.result != "removed")
     return MatchingPages(number, any(count.more for count in counts))
