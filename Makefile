@@ -53,9 +53,10 @@ lock: .venv/requirements-dev.lock
 licences: .venv/requirements-dev.lock
 	$(PY) scripts/licences.py >docs/licences.md
 
-# Writes the pictures of README: a recording of the terminal and a screenshot.
+# Writes the pictures of README and of docs/console.md: a recording of the terminal, and screenshots.
 pictures: .venv/requirements-dev.lock
 	$(PY) scripts/pictures.py
+	PYTHONPATH=tests $(PY) scripts/console_pictures.py
 
 # Installs what the tests use in addition: Debian packages and a corpus of feeds; skipped if it is not available.
 packages: .venv/requirements-dev.lock

@@ -57,6 +57,16 @@ def parse_target(given: str) -> RemovalTarget:
     )
 
 
+def page_target(url: Url) -> RemovalTarget | None:
+    """The target for this page alone; None if what the operator would write covers more, as for the root of a host."""
+    path = url.path if "?" in url.path else url.path.rstrip("/")
+    if not path or path.endswith(("/", "*")):
+        return None
+    return RemovalTarget(
+        "page", f"{url.host}{path}", RemovalRule(url.host, paths=_with_slash(path))
+    )
+
+
 def _domain_target(name: str, given: str) -> RemovalTarget:
     url = _parse(name, given)
     if (

@@ -112,7 +112,11 @@ async def test_lists_use_indexes(large: str) -> None:
 async def read_pages(conn: Connection, chosen: PageConditions) -> int:
     """How many pages of the guestbook a list of 50 reads."""
     await page_list.list_pages(conn, chosen, n=50)  # plans with the values of this transaction
-    given = chosen.values() | {"after_host": chosen.domain64 or 0, "after_path": "", "n": 50}
+    given = chosen.values() | {
+        "after_host": chosen.domain64 or 0,
+        "after_path": "",
+        "n": 50,
+    }
     query = b"explain (analyze, format json) " + page_list.store.list_pages.query
     [(plans,)] = await (await conn.execute(query, given)).fetchall()
     return sum(rows_of_guestbook(plans[0]["Plan"]))

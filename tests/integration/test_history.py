@@ -1,11 +1,13 @@
 """The rolling history: each minute is recorded once, hours and days add up, and old figures are pruned."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 from support.mgmt.admitted_pages import component
-from usher.db.pool import Connection
+from usher.api.job_history import record_last_minute
+from usher.db.pool import Connection, Database
 from usher.mgmt import history
-from usher.mgmt.history import METRICS, Period
+from usher.mgmt.history import JOB_METRICS, METRICS, Period
 from usher.mgmt.watchdog import Watchdog
 
 NOON = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
@@ -64,10 +66,12 @@ async def test_a_minute_is_recorded_once_and_added_to_its_hour_and_day(conn: Con
     assert await history.record(conn, now=NOON + MINUTE)
     assert not await history.record(conn, now=NOON + MINUTE + timedelta(seconds=59))
     minute = (await figures(conn, "minute"))[NOON]
-    assert minute.keys() == set(METRICS)
+    assert minute.keys() == set(METRICS) - set(JOB_METRICS)
     assert minute["pages_indexed"] == 3
     assert minute["pages_failed"] == 1
     assert minute["pages_other"] == 1
+    assert minute["errors_5xx"] == 1
+    assert minute["errors_4xx"] == minute["errors_timeout"] == minute["errors_other"] == 0
     assert minute["pages_waiting"] == 1
     assert minute["seconds_to_search_p50"] == 30
     assert minute["queries"] == 3
@@ -83,7 +87,8 @@ async def test_a_minute_is_recorded_once_and_added_to_its_hour_and_day(conn: Con
 async def test_a_quiet_minute_has_no_times(conn: Connection) -> None:
     assert await history.record(conn, now=NOON)
     [row] = (await figures(conn, "minute")).values()
-    assert row == {
+    counts = {metric: 0 for metric in METRICS if metric.startswith("errors_")}
+    assert row == counts | {
         "pages_indexed": 0, "pages_failed": 0, "pages_other": 0, "pages_waiting": 0, "queries": 0,
     }  # fmt: skip
 
@@ -117,3 +122,47 @@ async def test_a_round_of_the_watchdog_records_the_last_minute(conn: Connection)
     rows = await conn.execute("select count(distinct at) from work.history where period = 'minute'")
     [(minutes,)] = await rows.fetchall()
     assert minutes in (1, 2)  # the second round may be in the next minute
+
+
+async def test_errors_are_counted_by_kind(conn: Connection) -> None:
+    await add_pages(conn, NOON)
+    for reason, metric in (
+        ("HTTP 403", "errors_4xx"),
+        ("no response within 30 s", "errors_timeout"),
+        ("the name x.com does not exist", "errors_connection"),
+        ("the connection was refused", "errors_connection"),
+        ("something else: x", "errors_other"),
+    ):
+        await conn.execute("update work.guestbook set reason = %s where state = 'error'", (reason,))
+        await conn.execute("delete from work.history")
+        assert await history.record(conn, now=NOON + MINUTE)
+        minute = (await figures(conn, "minute"))[NOON]
+        assert [name for name in minute if name.startswith("errors_") and minute[name]] == [metric]
+
+
+async def test_jobs_are_recorded_once_by_one_of_several_mgmts(database: str) -> None:
+    async with Database(database) as db:
+        minute = history.last_minute(db.clock.now())
+        async with db.transaction() as conn:
+            await conn.execute(
+                "insert into control.job (type, program) select 'x', 'true' from generate_series(1, 3)"
+            )
+            await conn.execute(
+                'insert into control.job_log (id, type, program, state, host_rule, start, "end") '
+                "select 9, 'x', 'true', s.state, '', %s, %s "
+                "from (values ('completed'), ('completed'), ('permanent-error')) s (state)",
+                (minute, minute),
+            )
+        recorded = await asyncio.gather(*(record_last_minute(db, db) for _ in range(4)))
+        # A minute may end meanwhile: then two are recorded.
+        assert recorded.count(True) in (1, 2)
+        async with db.connection() as conn:
+            row = (await figures(conn, "minute"))[minute]
+            assert row == {
+                "jobs_waiting": 3,
+                "jobs_running": 0,
+                "jobs_completed": 2,
+                "jobs_failed": 1,
+            }
+            hours = await figures(conn, "hour")
+            assert sum(hour["jobs_completed"] for hour in hours.values()) == 2

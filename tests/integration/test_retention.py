@@ -26,7 +26,7 @@ async def pruned(conn: Connection) -> PrunedCounts:
 
 async def add(conn: Connection, *queries: tuple[datetime, str, float]) -> None:
     me = await identify_by_host(conn, host="f:1", type="front-end", now=NOW)
-    await query_stats.add(conn, queries, me.id)
+    await query_stats.add(conn, [(*query, None) for query in queries], me.id)
 
 
 async def test_events_are_kept_for_the_time_that_is_set(conn: Connection) -> None:

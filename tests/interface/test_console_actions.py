@@ -43,9 +43,14 @@ CASES = {
         "select path, state from work.guestbook order by path",
         ("update work.guestbook set state = 'error', status = 503, failures = 1",),
     ),
+    "pages-remove": ActionCase(
+        {"host": HOST, "state": "pending", "limit": "2", "because": "a notice"},
+        "select target, paths, reason, undone_at is null from work.removal order by target",
+    ),
     "page-remove": ActionCase(
         {"target": PAGE, "reason": "a notice; rm -rf $HOME"},
-        "select target, reason, undone_at is null from work.removal",
+        "select target, reason, undone_at is null from work.removal where reason like 'a notice;%'",
+        ("update work.removal set undone_at = now(), undone_by = 'x' where reason = 'a notice'",),
     ),
     "removal-undo": ActionCase(
         {"target": "https://a.example/gone"},
@@ -66,6 +71,14 @@ CASES = {
     "host-filters": ActionCase(
         {"host": HOST, "filters": '[{"name": "cal", "rule": "path", "matches": "^/cal/"}]'},
         "select filters from work.hosts where name = 'a.example'",
+    ),
+    "host-stop": ActionCase(
+        {"host": HOST},
+        "select path, state, crawl_started is null from work.guestbook join work.hosts using (domain64) order by path",
+        (
+            "update work.guestbook set state = 'pending', admitted_at = now()",
+            "update work.hosts set crawl_started = now()",
+        ),
     ),
     "host-recrawl": ActionCase(
         {"host": HOST, "pages": "all"},
@@ -112,6 +125,14 @@ CASES = {
     "resource-resume": ActionCase(
         {"resource": "site"},
         "select name, capacity, paused_capacity from control.resource",
+    ),
+    "job-add": ActionCase(
+        {"type": "fetch", "command": "sh -c 'echo \"a b\"'", "resource": "site"},
+        "select type, program, args, resource_id, state from control.job order by id",
+    ),
+    "task-schedule": ActionCase(
+        {"task": "1", "hour": "5", "minute": "30"},
+        "select periodicity, hour, minute, cron from control.task",
     ),
     "token-revoke": ActionCase(
         {"token": "leaked"}, "select revoked_at is null from work.token where name = 'leaked'"
@@ -195,7 +216,7 @@ def check_audit(database: str, name: str, fields: dict[str, str], command: list[
     assert subject == next(iter(fields.values()))
     assert shlex.split(printed) == ["usher", *command]
     assert after
-    assert reason == fields.get("reason", "")
+    assert reason == fields.get("because", fields.get("reason", ""))
     assert is_recent
 
 

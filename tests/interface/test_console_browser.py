@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from support.console.filled_stack import HOST, PAGE, fill, run
 from support.db.fixtures import Server, clone
 from support.mgmt.mgmt_process import Mgmt, mgmt
 from support.processes.commands import usher
+from support.site.axe import read_axe, violations
 from support.site.browser import CONTRAST, FOCUSED, NAMELESS, PROGRAM, SHADES, Browser, Tab
 from support.site.browser_fixtures import Visit
 
@@ -24,6 +26,8 @@ PAGES = {
     "explain": f"/explain?url={PAGE}",
     "pages": "/pages",
     "errors": "/pages/errors",
+    "refused": "/pages/refused",
+    "crawls": "/crawls",
     "hosts": "/hosts",
     "host": f"/hosts/{HOST}",
     "jobs": "/jobs",
@@ -35,7 +39,10 @@ PAGES = {
     "removals": "/removals",
     "events": "/events",
     "tokens": "/tokens",
+    "log": "/log",
     "settings": "/settings",
+    "removal of all that match": f"/actions/pages-remove?host={HOST}",
+    "schedule": "/actions/task-schedule?task=1",
     "action": f"/actions/host-pause?host={HOST}",
     "not found": "/jobs/999",
 }
@@ -154,6 +161,33 @@ def test_pages_fit_a_phone(signed: Stage, tab: Tab, visit: Visit) -> None:
         assert tab.ask("document.documentElement.scrollWidth") <= 375, name
         tab.picture(signed.pictures / f"console-phone-{name}.png")
         forget_expected(tab, name)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "look",
+    [{"dark": False}, {"dark": True}, {"width": 375, "height": 760}],
+    ids=["light", "dark", "phone"],
+)
+def test_axe_finds_no_violation(
+    signed: Stage, tab: Tab, visit: Visit, look: dict[str, Any]
+) -> None:
+    assert signed.address
+    axe = read_axe()
+    tab.look(**look)
+    for name, path in {**PAGES, "login": "/login"}.items():
+        visit(path)
+        assert violations(tab, axe) == [], name
+        forget_expected(tab, name)
+
+
+def test_axe_finds_a_button_without_a_name(signed: Stage, tab: Tab, visit: Visit) -> None:
+    """The check itself works."""
+    assert signed.address
+    axe = read_axe()
+    visit("/settings")
+    tab.ask("document.querySelector('main').append(document.createElement('button')) || 0")
+    assert [text.partition(":")[0] for text in violations(tab, axe)] == ["button-name"]
 
 
 def test_actions_work_without_scripts(signed: Stage, chromium: Browser) -> None:

@@ -18,7 +18,9 @@ from support.processes.commands import usher
 COMMAND = re.compile(r"The same at the command line: <code>(.*?)</code>")
 DETAILS = ("/hosts/a.example", "/jobs/1", "/components/10.0.0.9:8441", "/chunks/1")
 LISTS = (
-    "/pages", "/pages/errors", "/hosts", "/jobs", "/tasks", "/components", "/chunks", "/removals", "/events", "/tokens",
+    "/pages", "/pages/errors", "/pages/refused", "/crawls", "/hosts", "/jobs", "/tasks", "/components", "/chunks",
+    "/removals", "/events",
+    "/tokens",
     "/settings",
 )  # fmt: skip
 BAD_QUERIES = (
@@ -86,6 +88,8 @@ def test_the_first_screen_names_busy_hosts_and_top_queries(
         "update work.guestbook set state = 'crawled', chunk_id = 1, last_fetched = now()",
         "insert into work.query_stat (at, term, seconds) select now(), 'blue lamp', 0.25 from generate_series(1, 7)",
         "insert into work.query_stat (at, term, seconds) values (now() - interval '2 hours', 'old lamp', 1)",
+        "insert into work.query_stat (at, term, seconds, results) "
+        "values (now(), 'grue lamp', 1, 0), (now(), 'red', 1, 4)",
     )
     body = admin.page("/")
     busiest = body.partition("Busiest hosts")[2].partition("</section>")[0]
@@ -96,6 +100,13 @@ def test_the_first_screen_names_busy_hosts_and_top_queries(
     assert ">7<" in terms
     assert "0.250 s" in terms
     assert "old lamp" not in body
+    empty = terms.partition("Without results")[2]
+    assert "grue lamp" in empty
+    assert "red" not in empty
+    assert "blue lamp" not in empty
+    printed = usher("stats", "queries", "--no-results", environment={"DATABASE_URL": database})
+    assert "grue lamp" in printed.out
+    assert "blue lamp" not in printed.out
     assert "blue lamp" not in signed_in(running, database, "read").page("/")
 
 
@@ -193,10 +204,11 @@ def test_printed_commands_work(admin: FormClient, database: str) -> None:
     """The command at the end of each page is one that `usher` accepts."""
     queries = (
         "/pages?host=a.example&state=pending&result=unfetched&reason=x&older=1s&newer=7d",
-        "/pages/errors?host=a.example",
+        "/pages/errors?host=a.example", "/pages/refused?host=a.example&reason=filtered",
         "/hosts?contains=a&policy=open&due=yes", "/jobs?state=pending&type=fetch&resource=site&contains=x",
         "/jobs?show=log&state=completed&type=fetch&resource=site&contains=x", "/components?type=crawler&health=healthy",
-        "/chunks?stage=failed", "/", f"/explain?url={PAGE}",
+        "/chunks?stage=failed", "/tasks?state=enabled&type=x&resource=site&contains=y",
+        "/crawls?state=running&contains=a", "/", f"/explain?url={PAGE}",
     )  # fmt: skip
     for path in (*LISTS, *DETAILS, *queries):
         command = COMMAND.search(admin.page(path))
@@ -205,3 +217,38 @@ def test_printed_commands_work(admin: FormClient, database: str) -> None:
         assert program == "usher"
         ran = usher(*words, environment={"DATABASE_URL": database})
         assert ran.code in (0, 3), (path, words, ran.err)
+
+
+def test_the_log_shows_recent_lines_to_admin(
+    admin: FormClient, running: Mgmt, database: str
+) -> None:
+    assert admin.act("host-pause", host=HOST, reason="slow").status == 200
+    lines = running.get("/log.json?contains=host-pause").json["records"]
+    assert (lines[0]["area"], lines[0]["event"]) == ("console", "action")
+    assert lines[0]["fields"] == {"name": "host-pause", "subject": HOST}
+    assert "host-pause" in admin.page("/log?area=console")
+    assert running.get("/log.json?level=error").json["records"] == []
+    assert admin.get("/log?level=loud").status == 422
+    assert signed_in(running, database, "read").get("/log").status == 403
+
+
+def test_refused_urls_are_listed_by_reason_and_host(
+    admin: FormClient, running: Mgmt, database: str
+) -> None:
+    run(
+        database,
+        "insert into work.refused_url (reason, host, url, detail, at) "
+        "select r.reason, 'h' || n || '.example', 'https://h' || n || '.example/a b', 'cal', now() "
+        "from (values ('filtered'), ('removed')) r (reason), generate_series(10, 49) n",
+    )
+    path, seen = "/pages/refused.json", []
+    while path:
+        data = running.get(path).json
+        seen += [(each["reason"], each["host"]) for each in data["records"]]
+        path = data["next"] and data["next"].replace("refused?", "refused.json?")
+    assert seen == sorted(seen)
+    assert len(set(seen)) == 80
+    assert "h10.example" in admin.page("/pages/refused?reason=filtered&host=h10.example")
+    [only] = running.get("/pages/refused.json?reason=removed&host=h11.example").json["records"]
+    assert only["detail"] == "cal"
+    assert admin.get("/pages/refused?reason=unknown").status == 422

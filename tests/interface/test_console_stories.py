@@ -137,6 +137,9 @@ def test_a_dead_crawler(operator: OperatorSession) -> None:
         "where c.host = '10.0.1.2:8421' order by e.id limit 1"
     )
     assert kind == "registered"
+    operator.click("Events")
+    rows = operator.tab.text("tbody tr")
+    assert any("registered" in row and "10.0.1.2:8421" in row for row in rows)
 
 
 def test_a_host_that_answers_429(operator: OperatorSession) -> None:
@@ -182,10 +185,8 @@ def test_a_filter_that_rejects_too_much(operator: OperatorSession) -> None:
     [(filters,)] = operator.sql("select filters from work.hosts where name = 'shop.example'")
     assert isinstance(filters, list)
     assert [rule["name"] for rule in filters] == ["narrow"]
-    [(kind, actor, subject)] = operator.sql(
-        "select kind, actor, subject from work.event where actor is not null order by id desc limit 1"
-    )
-    assert (kind, actor, subject) == ("console_host_filters", "the operator", "shop.example")
+    command = f"usher hosts set shop.example --filter '{narrow[1:-1]}'"
+    operator.check_audit("console_host_filters", "shop.example", narrow, command)
 
 
 def test_a_full_disk(operator: OperatorSession) -> None:

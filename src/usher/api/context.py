@@ -12,6 +12,7 @@ from usher.api.server_map import ServerMap
 from usher.api.ticket_issuer import TicketIssuer
 from usher.db.pool import Database
 from usher.door.doorkeeper import Doorkeeper
+from usher.door.refused_urls import RefusedSample
 from usher.http.server.endpoint import BodyT, Call, Endpoint
 from usher.queue.policy import Policies
 
@@ -32,6 +33,7 @@ class ClaimLimits:
 class MgmtContext:
     door_db: Database  # the work area under the door's role
     doorkeeper: Doorkeeper
+    refused: RefusedSample  # of the doorkeeper
     control: Database
     policies: Policies
     mgmt_db: Database  # the work area under MGMT's role

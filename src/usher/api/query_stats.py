@@ -47,7 +47,7 @@ async def store(call: MgmtCall[RequestT], stats: Sequence[QueryStat]) -> None:
 
 def reported_query(stat: QueryStat, now: datetime) -> ReportedQuery:
     at = now if stat.timestamp is None else datetime.fromtimestamp(stat.timestamp, UTC)
-    return at, storable_text(stat.term, 1_000), seconds(stat.query_time)
+    return at, storable_text(stat.term, 1_000), seconds(stat.query_time), stat.results
 
 
 def seconds(duration: str | float) -> float:

@@ -14,12 +14,16 @@ from usher.api.callers import Callers
 from usher.api.claim_batcher import ClaimBatcher
 from usher.api.context import UNLIMITED_WAIT, ClaimLimits, MgmtContext
 from usher.api.incarnation_cache import IncarnationCache
+from usher.api.job_history import record_jobs
 from usher.api.openapi import Endpoints
+from usher.api.refused_urls import store_refused
 from usher.api.server_map import ServerMap
 from usher.api.ticket_issuer import TicketIssuer
+from usher.background import background_tasks
 from usher.db.areas import Area, configured_dsns, open_areas
 from usher.db.pool import Database, connect
 from usher.door.doorkeeper import Doorkeeper
+from usher.door.refused_urls import RefusedSample
 from usher.errors import DataUnusable, NotAllowed
 from usher.http.server.listen import Bind, HttpServer, listening_socket, stop_on, uvicorn_config
 from usher.mgmt import tokens
@@ -85,9 +89,15 @@ async def serve(
             endpoints = openapi.with_document((*OWN_ENDPOINTS, *extra))
             app = make_app(context, endpoints, any_name=insecure or not is_open)
             server = HttpServer(uvicorn_config(app), address, ready)
-            async with stop_on(server, stop):
+            async with stop_on(server, stop), recording(context):
                 await server.serve(sockets=[sock])
     log.info("stopped", address=address)
+
+
+def recording(context: MgmtContext) -> AbstractAsyncContextManager[None]:
+    """Record the figures of jobs and the sample of refused URLs until the block ends."""
+    history = record_jobs(context.mgmt_db, context.control)
+    return background_tasks(log, history, store_refused(context.door_db, context.refused))
 
 
 async def any_token(settings: Settings) -> bool:
@@ -119,9 +129,11 @@ async def open_context(
             limits = replace(claim_limits(settings), skipped_hosts=skipped_hosts)
             callers = Callers(mgmt_db, machine_secret(settings), lease=limits.lease)
             allowed = private_hosts.parse_allow_list(settings.allow_private)
+            refused = RefusedSample()
             yield MgmtContext(
                 door_db=door_db,
-                doorkeeper=Doorkeeper(door_db, allowed),
+                doorkeeper=Doorkeeper(door_db, allowed, refused),
+                refused=refused,
                 control=control,
                 policies=rules,
                 mgmt_db=mgmt_db,

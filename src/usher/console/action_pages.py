@@ -1,5 +1,6 @@
 """The form of an action, which states its effect and its command line, and the page after it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from usher.api.context import MgmtCall
@@ -27,14 +28,15 @@ async def action_form(call: MgmtCall[Any]) -> ConsolePage:
     action = find_action(call.path_params["action"])
     fields = {field.name: query_text(call, field.name) for field in action.fields}
     async with read_transaction(preview_database(action, call)) as conn:
+        notes: Sequence[str] = ()
         if action.prefill:
             given = {name: value for name, value in fields.items() if value}
-            fields |= {**await action.prefill(conn, fields), **given}
+            prefilled = await action.prefill(conn, fields)
+            fields, notes = {**fields, **prefilled.fields, **given}, prefilled.notes
         is_complete = all(fields[field.name] for field in action.fields if field.required)
         # A removal shows what its target covers before there is a reason.
         has_subject = bool(fields[action.fields[0].name]) and not action.prefill
-        notes = []
-        if action.preview and (is_complete or has_subject):
+        if action.preview and not notes and (is_complete or has_subject):
             notes = await action.preview(conn, fields)
     return form_page(action, fields, notes)
 
@@ -51,7 +53,7 @@ async def preview_form(call: MgmtCall[bytes]) -> ConsolePage:
     return form_page(action, fields, notes)
 
 
-def form_page(action: ConsoleAction, fields: ActionFields, notes: list[str]) -> ConsolePage:
+def form_page(action: ConsoleAction, fields: ActionFields, notes: Sequence[str]) -> ConsolePage:
     given = {
         field.name: fields[field.name] or (PLACEHOLDERS if field.required else "")
         for field in action.fields

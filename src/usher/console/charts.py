@@ -23,7 +23,7 @@ SPAN_PERIODS: Final[Mapping[Span, tuple[Period, int, timedelta]]] = {
 }
 WIDTH, HEIGHT = 480.0, 120.0
 TIME_FORMATS: Final[Mapping[Span, str]] = {"hour": "%H:%M", "day": "%d %b %H:%M", "month": "%d %b"}
-DASHES: Final = ("solid", "dashed", "dotted")
+DASHES: Final = ("solid", "dashed", "dotted", "mixed", "sparse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,27 @@ CHARTS: Final = (
         "Time from fetch to searchable",
         {"seconds_to_search_p50": "half of the chunks", "seconds_to_search_p95": "95 %"},
         " s",
+    ),
+    ChartDefinition(
+        "Errors by kind",
+        {
+            "errors_4xx": "HTTP 4xx",
+            "errors_5xx": "HTTP 5xx",
+            "errors_timeout": "timeout",
+            "errors_connection": "no connection",
+            "errors_other": "other",
+        },
+        "",
+    ),
+    ChartDefinition(
+        "Jobs by state",
+        {
+            "jobs_waiting": "waiting",
+            "jobs_running": "running",
+            "jobs_completed": "completed",
+            "jobs_failed": "failed",
+        },
+        "",
     ),
     ChartDefinition("Queries", {"queries": "queries"}, ""),
     ChartDefinition("Time of queries", {"query_seconds_p95": "95 %"}, " s"),

@@ -15,7 +15,8 @@ from usher.api.server import ExtraEndpoints
 from usher.console import explanation, landing_page, login, render
 from usher.console.action_pages import action_form, do_action, preview_form
 from usher.console.charts import charts_page
-from usher.console.lists import cluster, hosts, jobs, pages, removals, tasks
+from usher.console.lists import cluster, crawls, hosts, jobs, pages, refused, removals, tasks
+from usher.console.lists.log_lines import RecentLog, log_view
 from usher.console.lists.settings import settings_view
 from usher.console.overview import Overview
 from usher.console.page import ConsolePage, ConsoleView
@@ -39,8 +40,10 @@ def console_and_feeds(loaded: LoadedSettings) -> ExtraEndpoints:
 
     @asynccontextmanager
     async def open_endpoints(settings: Settings) -> AsyncIterator[Endpoints]:
-        async with feed_endpoints(settings) as feeds:
-            yield (*ConsoleEndpoints(loaded).endpoints(), *feeds)
+        recent = RecentLog()
+        with recent.attached():
+            async with feed_endpoints(settings) as feeds:
+                yield (*ConsoleEndpoints(loaded, recent).endpoints(), *feeds)
 
     return open_endpoints
 
@@ -48,21 +51,24 @@ def console_and_feeds(loaded: LoadedSettings) -> ExtraEndpoints:
 class ConsoleEndpoints:
     """The endpoints of the console."""
 
-    def __init__(self, loaded: LoadedSettings) -> None:
+    def __init__(self, loaded: LoadedSettings, recent: RecentLog | None = None) -> None:
         assets = render.load_assets()
         self._files = {asset.name: asset for asset in assets.values()}
         self._templates = ConsoleTemplates(assets)
         self._overview = Overview(loaded.settings)
         self._settings = settings_view(loaded)
+        self._log = log_view(recent or RecentLog())
 
     def endpoints(self) -> Endpoints:
         return (
             self._home("The console for browsers, links for programs"),
-            self._data(OVERVIEW_DATA_PATH, self._overview.show, "Status"),
+            self._data(OVERVIEW_DATA_PATH, self._overview.status, "Status"),
             *self._page("/charts", charts_page, "Charts of the last hour, day or 30 days"),
             *self._page("/explain", explanation.explain_page, "Where a URL is on its path"),
             *self._page("/pages", pages.pages_page, "Pages of the guestbook"),
             *self._page("/pages/errors", pages.errors_page, "Failed pages by kind"),
+            *self._page("/pages/refused", refused.refused_page, "A sample of refused URLs"),
+            *self._page("/crawls", crawls.crawls_page, "Open crawls of hosts with a forecast"),
             *self._page("/hosts", hosts.hosts_page, "Hosts"),
             *self._page("/hosts/{name}", hosts.host_page, "One host"),
             *self._page("/jobs", jobs.jobs_page, "Jobs that wait, run or ended"),
@@ -76,6 +82,7 @@ class ConsoleEndpoints:
             *self._page("/events", cluster.events_page, "Events, and actions of operators"),
             *self._page("/tokens", cluster.tokens_page, "Tokens, without secrets"),
             *self._page("/settings", self._settings, "Settings, without secrets"),
+            *self._page("/log", self._log, "Recent log lines of this MGMT", access=CONSOLE_ADMIN),
             self._get("/find", self.find, "Redirect to a URL, host, job or chunk"),
             *self._page(
                 "/actions/{action}", action_form, "The form of an action", access=CONSOLE_ADMIN

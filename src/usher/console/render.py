@@ -22,6 +22,7 @@ MAX_TEXT_CHARACTERS: Final = 2_500
 SECTIONS: Final = (
     ("/", "Overview"),
     ("/charts", "Charts"),
+    ("/crawls", "Crawls"),
     ("/pages", "Pages"),
     ("/hosts", "Hosts"),
     ("/jobs", "Jobs"),
@@ -32,6 +33,7 @@ SECTIONS: Final = (
     ("/removals", "Removals"),
     ("/tokens", "Tokens"),
     ("/events", "Events"),
+    ("/log", "Log"),
     ("/settings", "Settings"),
 )
 

@@ -1,7 +1,7 @@
 """What the operator does with hosts: list, show and change them, and export and import their numbers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypedDict, Unpack
 
@@ -13,14 +13,17 @@ from usher import domain64
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
+from usher.door import guestbook
 from usher.door.hosts import DoorSettings
 from usher.door.scope import ScopeKind
 from usher.urls import Url
+from usher.wording import counted
 
 store = load_statements(__file__)
 Policy = Literal["open", "paused", "blocked"]
 FilterList = list[dict[str, object]]
 MAX_PAGES_COUNTED = 10_000
+MAX_PAGES_DROPPED = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,34 @@ async def change_policy(
 ) -> list[str]:
     """Set the policy of hosts; returns the registered ones among them."""
     return await store.change_policy.column(conn, names=list(names), policy=policy, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedCrawl:
+    """A host whose waiting pages were dropped: how many, and whether its crawl is over."""
+
+    name: str
+    domain64: int
+    pages: int
+    is_over: bool = False
+
+    @property
+    def text(self) -> str:
+        end = "the crawl is over" if self.is_over else "pages that wait or are being fetched remain"
+        return f"{counted(self.pages, 'waiting page')} dropped; {end}"
+
+
+async def stop_crawls(
+    conn: Connection, *, names: Sequence[str], now: datetime
+) -> list[StoppedCrawl]:
+    """Drop the waiting pages of hosts, up to MAX_PAGES_DROPPED, and end their crawls; returns the registered hosts."""
+    await guestbook.disable_sequential_scans(conn)
+    stopped = await store.drop_waiting.rows(
+        conn, StoppedCrawl, names=list(names), most=MAX_PAGES_DROPPED, now=now
+    )
+    numbers = [host.domain64 for host in stopped]
+    over = set(await guestbook.close_crawls(conn, domain64s=numbers, now=now))
+    return [replace(host, is_over=host.domain64 in over) for host in stopped]
 
 
 class HostChange(TypedDict, total=False):

@@ -94,6 +94,29 @@ update work.hosts set policy = %(policy)s, policy_reason = %(reason)s, revision 
 where name = any(%(names)s)
 returning name;
 
+-- name: drop_waiting
+-- Takes the waiting pages of hosts out of the queue, up to a limit; returns for each host how many. A page that was never fetched
+-- is due at once for the next crawl; others keep the time of their next visit.
+with host as materialized (
+    select h.domain64, h.name from work.hosts h where h.name = any(%(names)s) order by h.domain64 for no key update
+), page as materialized (
+    select g.id
+    from host
+    join work.guestbook g on g.domain64 = host.domain64 and g.state = 'pending'
+    order by g.domain64, g.path
+    limit %(most)s
+    for no key update of g
+), dropped as (
+    update work.guestbook g
+    set state = case when g.last_fetched is null then 'idle' else 'crawled' end,
+        next_fetch = case when g.last_fetched is null then %(now)s else g.next_fetch end
+    where g.id in (select id from page) and g.state = 'pending'
+    returning g.domain64
+)
+select host.name, host.domain64, (select count(*) from dropped d where d.domain64 = host.domain64) as pages
+from host
+order by host.name;
+
 -- name: change_host
 -- Sets what is not null; what is named in `unset` gets the general setting again.
 update work.hosts set

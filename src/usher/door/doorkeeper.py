@@ -17,6 +17,7 @@ from usher.door import guestbook, hosts
 from usher.door.batch import BatchVerdicts, KnockBatch
 from usher.door.host_cache import CachedHost, HostCache
 from usher.door.host_limits import LimitDecision, PageLimits
+from usher.door.refused_urls import RefusedSample
 from usher.door.rules import MAX_COUNTED_DEPTH, Knock
 from usher.errors import Unreachable
 from usher.private_hosts import AllowList
@@ -34,8 +35,13 @@ MAX_ATTEMPTS = 20  # for a batch after deadlocks or changes of its hosts
 class Doorkeeper:
     """One for each process; all batches share its cache of hosts."""
 
-    def __init__(self, db: Database, allowed: AllowList = AllowList()) -> None:  # noqa: B008 - frozen
-        self.db, self.allowed = db, allowed
+    def __init__(
+        self,
+        db: Database,
+        allowed: AllowList = AllowList(),  # noqa: B008 - frozen
+        refused: RefusedSample | None = None,
+    ) -> None:
+        self.db, self.allowed, self.refused = db, allowed, refused
         self._cache = HostCache()
         self._limits = PageLimits()
 
@@ -207,8 +213,12 @@ class Doorkeeper:
                     hint="Try again.",
                 )
         verdicts = batch.verdicts()
-        for reason, number in verdicts.counts().items() if not dry_run else ():
+        if dry_run:
+            return verdicts
+        for reason, number in verdicts.counts().items():
             VERDICTS.labels(reason).inc(number)
+        if self.refused is not None:
+            self.refused.add(verdicts.answers)
         return verdicts
 
     @asynccontextmanager

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from msgspec import structs
+from psycopg.types.json import Jsonb
 
 from usher import domain64
 from usher.db.pool import Connection
@@ -109,10 +110,7 @@ async def add_removal(
     conn: Connection, target: RemovalTarget, *, reason: str, author: str, now: datetime
 ) -> int | None:
     """Record a removal; its number, or None if the same target is removed already."""
-    if not reason.strip() or len(reason.encode()) > MAX_REASON_BYTES:
-        raise BadInput(
-            f"A removal needs a reason of at most {MAX_REASON_BYTES:,} bytes.", hint="--reason TEXT"
-        )
+    reason = checked_reason(reason)
     await hosts.lock_registry(conn)  # a host that is registered meanwhile would not be told
     rule, (low, high) = target.rule, await domain_range(conn, target.rule)
     number: int | None = await store.add_removal.value(
@@ -122,13 +120,37 @@ async def add_removal(
         subdomains=rule.subdomains,
         paths=list(rule.paths),
         prefix=rule.prefix,
-        reason=reason.strip(),
+        reason=reason,
         author=author,
         low=low,
         high=high,
         now=now,
     )
     return number
+
+
+async def add_page_removals(
+    conn: Connection, targets: Sequence[RemovalTarget], *, reason: str, author: str, now: datetime
+) -> int:
+    """Record a removal of each of these pages; how many were not removed already."""
+    await hosts.lock_registry(conn)
+    pages = [
+        {"target": target.text, "host": target.rule.host, "paths": target.rule.paths}
+        for target in targets
+    ]
+    number: int = await store.add_page_removals.value(
+        conn, pages=Jsonb(pages), reason=checked_reason(reason), author=author, now=now
+    )
+    return number
+
+
+def checked_reason(reason: str) -> str:
+    """The reason without spaces around it; BadInput if it is empty or too long."""
+    if not reason.strip() or len(reason.encode()) > MAX_REASON_BYTES:
+        raise BadInput(
+            f"A removal needs a reason of at most {MAX_REASON_BYTES:,} bytes.", hint="--reason TEXT"
+        )
+    return reason.strip()
 
 
 async def undo_removal(

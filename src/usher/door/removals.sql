@@ -4,6 +4,11 @@ select work.add_removal(
     %(target)s, %(host)s, %(subdomains)s, %(paths)s::text[], %(prefix)s, %(reason)s, %(author)s, %(low)s, %(high)s, %(now)s
 );
 
+-- name: add_page_removals
+-- Records a removal of each of these pages; how many were not removed already.
+select count(work.add_removal(p.target, p.host, false, p.paths, null, %(reason)s, %(author)s, 0, 0, %(now)s))
+from jsonb_to_recordset(%(pages)s::jsonb) as p (target text, host text, paths text[]);
+
 -- name: undo_removal
 -- Ends a removal; its number, or null if the target is not removed.
 select work.undo_removal(%(target)s, %(author)s, %(low)s, %(high)s, %(now)s);

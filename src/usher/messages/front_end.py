@@ -42,6 +42,7 @@ class QueryStat(ComponentRequest, kw_only=True):
     term: Annotated[str, Meta(max_length=1_000)]
     timestamp: Annotated[float, Meta(ge=0, lt=4_102_444_800)] | None = None
     query_time: str | Seconds
+    results: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
 
 
 class QueryStats(ComponentRequest, kw_only=True):

@@ -1,6 +1,6 @@
 """The rolling history: figures of each minute, hour and day for charts of the console; the watchdog records them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -20,12 +20,39 @@ Metric = Literal[
     "seconds_to_search_p95",
     "queries",
     "query_seconds_p95",
+    "errors_4xx",
+    "errors_5xx",
+    "errors_timeout",
+    "errors_connection",
+    "errors_other",
+    "jobs_waiting",
+    "jobs_running",
+    "jobs_completed",
+    "jobs_failed",
 ]
 METRICS: Final[tuple[Metric, ...]] = get_args(Metric)
+JOB_METRICS: Final[tuple[Metric, ...]] = METRICS[-4:]
 # Counts are added up; of other figures the highest of an hour or day is kept.
-COUNTED_METRICS: Final = ("pages_indexed", "pages_failed", "pages_other", "queries")
+COUNTED_METRICS: Final = (
+    "pages_indexed",
+    "pages_failed",
+    "pages_other",
+    "queries",
+    *(metric for metric in METRICS if metric.startswith("errors_")),
+    "jobs_completed",
+    "jobs_failed",
+)
 RETENTION: Final[Mapping[Period, timedelta]] = MappingProxyType(
     {"minute": timedelta(days=1), "hour": timedelta(days=31), "day": timedelta(days=730)}
+)
+# Of work.error_kind: the host did not answer at all.
+CONNECTION_KINDS: Final = (
+    "DNS",
+    "TLS",
+    "connection refused",
+    "connection lost",
+    "unreachable",
+    "no response",
 )
 MINUTE: Final = timedelta(minutes=1)
 MAX_COUNTED: Final = 100_000  # pages of a minute, and waiting pages
@@ -43,15 +70,48 @@ class HistoryPoint:
 
 async def record(conn: Connection, *, now: datetime) -> bool:
     """Record the last full minute, once; add it to its hour and its day. False if it is recorded already."""
-    minute = now.astimezone(UTC).replace(second=0, microsecond=0) - MINUTE
-    if await store.is_recorded.value(conn, at=minute):
+    minute = last_minute(now)
+    if await store.is_recorded.value(conn, metric="pages_waiting", at=minute):
         return False
     [row] = await store.figures.tuples(
-        conn, since=minute, until=minute + MINUTE, most=MAX_COUNTED, chunks=MAX_CHUNKS
+        conn,
+        since=minute,
+        until=minute + MINUTE,
+        most=MAX_COUNTED,
+        chunks=MAX_CHUNKS,
+        connection_kinds=list(CONNECTION_KINDS),
     )
-    numbers = {
-        metric: value for metric, value in zip(METRICS, row, strict=True) if value is not None
-    }
+    metrics = [metric for metric in METRICS if metric not in JOB_METRICS]
+    await add_figures(conn, minute, dict(zip(metrics, row, strict=True)))
+    for period, kept in RETENTION.items():
+        await store.prune.run(conn, period=period, metrics=list(METRICS), before=now - kept)
+    return True
+
+
+async def record_jobs(conn: Connection, figures: Sequence[float], *, minute: datetime) -> bool:
+    """Record the figures of jobs for a minute, in the order of JOB_METRICS, once, however many MGMTs run."""
+    await store.lock_jobs.tuples(conn)
+    if await has_jobs(conn, minute=minute):
+        return False
+    await add_figures(conn, minute, dict(zip(JOB_METRICS, figures, strict=True)))
+    return True
+
+
+async def has_jobs(conn: Connection, *, minute: datetime) -> bool:
+    """Whether the figures of jobs are recorded for a minute."""
+    return bool(await store.is_recorded.value(conn, metric=JOB_METRICS[0], at=minute))
+
+
+def last_minute(now: datetime) -> datetime:
+    """The start of the last full minute."""
+    return now.astimezone(UTC).replace(second=0, microsecond=0) - MINUTE
+
+
+async def add_figures(
+    conn: Connection, minute: datetime, figures: Mapping[Metric, float | None]
+) -> None:
+    """Store the figures of a minute, and add them to its hour and its day."""
+    numbers = {metric: value for metric, value in figures.items() if value is not None}
     for period, start in period_starts(minute).items():
         await store.add_figures.run(
             conn,
@@ -61,9 +121,6 @@ async def record(conn: Connection, *, now: datetime) -> bool:
             numbers=[float(number) for number in numbers.values()],
             counted=list(COUNTED_METRICS),
         )
-    for period, kept in RETENTION.items():
-        await store.prune.run(conn, period=period, metrics=list(METRICS), before=now - kept)
-    return True
 
 
 def period_starts(minute: datetime) -> dict[Period, datetime]:

@@ -1,18 +1,22 @@
 -- name: is_recorded
--- Whether a minute is in the history.
+-- Whether a minute is in the history of a metric.
 select exists (
-    select from work.history where period = 'minute' and metric = 'pages_waiting' and at = %(at)s
+    select from work.history where period = 'minute' and metric = %(metric)s and at = %(at)s
 );
+
+-- name: lock_jobs
+-- Lets one MGMT at a time record the figures of jobs, until the transaction ends.
+select pg_advisory_xact_lock(hashtextextended('work.history of jobs', 0));
 
 -- name: figures
 -- The figures of a time, in the order of METRICS. Pages are those of the newest chunks; counts have a limit.
 with newest as materialized (
     select id, crawled_at, propagated_at from work.chunk order by id desc limit %(chunks)s
 ), fetched as materialized (
-    select g.result
+    select g.result, g.kind
     from newest k
     cross join lateral (
-        select work.page_result(p) as result from work.guestbook p
+        select work.page_result(p) as result, work.error_kind(p) as kind from work.guestbook p
         where p.chunk_id = k.id and p.state not in ('pending', 'crawling') offset 0
     ) g
     where k.crawled_at >= %(since)s and k.crawled_at < %(until)s
@@ -32,7 +36,20 @@ select
     (select percentile_cont(0.5) within group (order by greatest(seconds, 0)) from propagated) as seconds_to_search_p50,
     (select percentile_cont(0.95) within group (order by greatest(seconds, 0)) from propagated) as seconds_to_search_p95,
     (select count(*) from queried) as queries,
-    (select percentile_cont(0.95) within group (order by seconds) from queried) as query_seconds_p95;
+    (select percentile_cont(0.95) within group (order by seconds) from queried) as query_seconds_p95,
+    failed.*
+from (
+    select
+        count(*) filter (where kind like 'HTTP 4%%') as errors_4xx,
+        count(*) filter (where kind like 'HTTP 5%%') as errors_5xx,
+        count(*) filter (where kind = 'timeout') as errors_timeout,
+        count(*) filter (where kind = any(%(connection_kinds)s)) as errors_connection,
+        count(*) filter (
+            where kind not like 'HTTP 4%%' and kind not like 'HTTP 5%%' and kind <> 'timeout' and kind <> all(%(connection_kinds)s)
+        ) as errors_other
+    from fetched
+    where result = 'error'
+) failed;
 
 -- name: add_figures
 -- Adds the figures of a minute to a minute, hour or day: counts are added up, of others the highest is kept.

@@ -49,6 +49,7 @@ class PageConditions:
     reason: str | None = None
     before: datetime | None = None
     since: datetime | None = None
+    unremoved: bool = False  # in a list: only pages that the operator did not remove
 
     def values(self) -> dict[str, Any]:
         pattern = None if self.reason is None else f"%{escape_pattern(self.reason)}%"
@@ -60,6 +61,7 @@ class PageConditions:
             "reason": pattern,
             "before": self.before,
             "since": self.since,
+            "unremoved": self.unremoved,
             "most": MAX_PAGES_READ,
         }
 
@@ -135,10 +137,13 @@ async def list_pages(
     return PageListing(pages, next((url_text(*end) for end in ends), None))
 
 
-async def count_pages(conn: Connection, chosen: PageConditions) -> list[PageResultCount]:
-    """The number of pages by state and result."""
+async def count_pages(
+    conn: Connection, chosen: PageConditions, *, most: int | None = None
+) -> list[PageResultCount]:
+    """The number of pages by state and result; reads at most `most` pages, or MAX_PAGES_READ."""
     await store.plan_with_values.tuples(conn)
-    return await store.count_pages.rows(conn, PageResultCount, **chosen.values())
+    values = chosen.values() | ({} if most is None else {"most": most})
+    return await store.count_pages.rows(conn, PageResultCount, **values)
 
 
 async def error_kinds(

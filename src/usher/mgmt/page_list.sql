@@ -32,6 +32,7 @@ page as (
     where (c.domain64, c.path) > (%(after_host)s, %(after_path)s::text collate "C")
         and (%(state)s::text is null or c.state = %(state)s)
         and (%(result)s::text is null or c.result = %(result)s)
+        and not (%(unremoved)s and c.removed)
         and (%(reason)s::text is null or c.kind ilike %(reason)s or c.reason ilike %(reason)s)
         and (%(before)s::timestamptz is null or coalesce(c.last_fetched, c.admitted_at) < %(before)s)
         and (%(since)s::timestamptz is null or coalesce(c.last_fetched, c.admitted_at) >= %(since)s)

@@ -41,8 +41,11 @@ class RecrawlResult:
         )
 
 
-async def count_matching(conn: Connection, conditions: PageConditions) -> MatchingPages:
-    counts = await page_list.count_pages(conn, conditions)
+async def count_matching(
+    conn: Connection, conditions: PageConditions, *, most: int | None = None
+) -> MatchingPages:
+    """The number of pages that match, of those that are read, at most `most`."""
+    counts = await page_list.count_pages(conn, conditions, most=most)
     return MatchingPages(sum(count.number for count in counts), any(count.more for count in counts))
 
 

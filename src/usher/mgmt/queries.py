@@ -194,10 +194,17 @@ async def queries(conn: Connection, *, since: datetime) -> QueryTimes:
 
 
 async def terms(
-    conn: Connection, *, since: datetime, n: int = 20, most: int = MAX_QUERIES
+    conn: Connection,
+    *,
+    since: datetime,
+    n: int = 20,
+    most: int = MAX_QUERIES,
+    without_results: bool = False,
 ) -> list[QueryTermTimes]:
-    """The most frequent terms since then, of the last `most` queries."""
-    return await store.terms.rows(conn, QueryTermTimes, since=since, most=most, n=n)
+    """The most frequent terms since then, of the last `most` queries, or of those of them without results."""
+    return await store.terms.rows(
+        conn, QueryTermTimes, since=since, most=most, n=n, without_results=without_results
+    )
 
 
 @dataclass(frozen=True, slots=True)

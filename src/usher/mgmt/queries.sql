@@ -58,7 +58,8 @@ select 'parked', count(*)
 from (select from work.chunk where index_state in ('error', 'parked') limit %(most)s) s;
 
 -- name: holdings
--- The chunks of each of these components, counted up to a limit.
+-- The chunks of each of these components, counted up to a limit. Loaded ones are those that work.server_load counts and that are not
+-- wanted: 0.6 instead of 4 ms for five servers with 40,000 copies.
 select
     c.id as component_id,
     (
@@ -89,18 +90,16 @@ select
             where k.builder_id = c.id and k.propagated_at is null and k.index_state = 'built' limit %(most)s
         ) s
     ) as built,
-    (
-        select count(*)
-        from (
-            select from work.placement p where p.component_id = c.id and p.state = 'wanted' limit %(most)s
-        ) s
-    ) as wanted,
-    (
-        select count(*)
-        from (
-            select from work.placement p where p.component_id = c.id and p.state = 'loaded' limit %(most)s
-        ) s
-    ) as loaded,
+    wanted.number as wanted,
+    case
+        when wanted.number < %(most)s then least(load.placements - wanted.number, %(most)s)
+        else (
+            select count(*)
+            from (
+                select from work.placement p where p.component_id = c.id and p.state = 'loaded' limit %(most)s
+            ) s
+        )
+    end as loaded,
     (
         select count(*)
         from (
@@ -108,6 +107,13 @@ select
         ) s
     ) as leaving
 from work.component c
+cross join lateral (
+    select count(*) as number
+    from (select from work.placement p where p.component_id = c.id and p.state = 'wanted' limit %(most)s) s
+) wanted
+cross join lateral (
+    select coalesce(sum(l.placements), 0)::bigint as placements from work.server_load l where l.component_id = c.id
+) load
 where c.id = any(%(ids)s)
 order by c.id;
 
@@ -157,11 +163,12 @@ from (
 ) s;
 
 -- name: terms
--- The most frequent terms of the last queries since a moment.
+-- The most frequent terms of the last queries since a moment; of all, or of those without results.
 select s.term, count(*) as number, avg(s.seconds) as mean, max(s.seconds) as slowest, max(s.at) as latest
 from (
-    select term, seconds, at from work.query_stat where at >= %(since)s order by at desc limit %(most)s
+    select term, seconds, at, results from work.query_stat where at >= %(since)s order by at desc limit %(most)s
 ) s
+where not %(without_results)s or s.results = 0
 group by s.term
 order by number desc, s.term
 limit %(n)s;

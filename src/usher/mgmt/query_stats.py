@@ -7,12 +7,17 @@ from usher.db.pool import Connection
 from usher.db.statements import load_statements
 
 store = load_statements(__file__)
-ReportedQuery = tuple[datetime, str, float]  # time, term, seconds
+ReportedQuery = tuple[datetime, str, float, int | None]  # time, term, seconds, results
 
 
 async def add(conn: Connection, queries: Sequence[ReportedQuery], component: int) -> None:
     """Store queries that a component answered."""
-    ats, terms, seconds = zip(*queries, strict=True)
+    ats, terms, seconds, results = zip(*queries, strict=True)
     await store.add.run(
-        conn, ats=list(ats), terms=list(terms), seconds=list(seconds), component=component
+        conn,
+        ats=list(ats),
+        terms=list(terms),
+        seconds=list(seconds),
+        results=list(results),
+        component=component,
     )

@@ -333,11 +333,11 @@ async def read_outdated_copies(conn: Connection) -> OutdatedCopies:
 async def read_queue(conn: Connection, *, now: datetime) -> QueueStatus:
     await store.prefer_indexes.tuples(conn)
     types = await store.jobs.rows(conn, JobTypeCounts, now=now, most=MAX_COUNTED, n=MAX_JOB_TYPES)
-    [(done, failed, next_run)] = await store.ended.tuples(conn, since=now - HOUR, most=MAX_COUNTED)
-    paused = await store.paused.rows(conn, PausedEntry, n=MAX_JOB_TYPES)
-    failing = await store.failing_types.rows(
-        conn, FailingType, since=now - HOUR, most=MAX_COUNTED, least=MIN_FAILED_JOBS, n=MAX_NAMED
+    [(done, failed, next_run, *failures)] = await store.ended.tuples(
+        conn, since=now - HOUR, most=MAX_COUNTED, least=MIN_FAILED_JOBS, n=MAX_NAMED
     )
+    failing = [FailingType(*each) for each in zip(*failures, strict=True)]
+    paused = await store.paused.rows(conn, PausedEntry, n=MAX_JOB_TYPES)
     scheduled = await has_leader(conn, scheduler.LEADER_LOCK)
     return QueueStatus(types, done, failed, next_run, scheduled, paused, failing)
 

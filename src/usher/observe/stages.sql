@@ -315,27 +315,28 @@ order by type
 limit %(n)s;
 
 -- name: ended
--- Jobs that completed or failed since a time, of the latest up to a limit; and the next run of a task, without the
--- maintenance tasks of the queue itself.
+-- Jobs that completed or failed since a time, of the latest up to a limit; the next run of a task, without the maintenance tasks of
+-- the queue itself; and the types of which at least a few of these jobs ended and none completed, with their number. In one statement,
+-- because the jobs are most of its cost: 5 ms for 10,000.
 with latest as materialized (
-    select state from control.job_log where "end" >= %(since)s order by "end" desc limit %(most)s
+    select type, state from control.job_log where "end" >= %(since)s order by "end" desc limit %(most)s
+), failing as (
+    select type::text as type, count(*) as failed
+    from latest
+    where state in ('completed', 'permanent-error')
+    group by type
+    having count(*) >= %(least)s and bool_and(state = 'permanent-error')
+    order by failed desc, type
+    limit %(n)s
 )
 select
     (select count(*) from latest where state = 'completed') as done,
     (select count(*) from latest where state = 'permanent-error') as failed,
     (
         select next_run from control.task where state = 'enabled' and type <> 'usher' order by next_run limit 1
-    ) as next_run;
-
--- name: failing_types
--- Job types of which at least a few jobs ended since a time and none completed, out of the latest jobs up to a limit.
-select type::text as type, count(*) as failed
-from (select type, state from control.job_log where "end" >= %(since)s order by "end" desc limit %(most)s) l
-where state in ('completed', 'permanent-error')
-group by type
-having count(*) >= %(least)s and bool_and(state = 'permanent-error')
-order by failed desc, type
-limit %(n)s;
+    ) as next_run,
+    array(select type from failing order by failed desc, type) as failing_types,
+    array(select failed from failing order by failed desc, type) as failed_jobs;
 
 -- name: paused
 -- Job types and resources that the operator paused; of resources the number of jobs that wait for them, up to a limit.

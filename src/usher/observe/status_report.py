@@ -1,11 +1,12 @@
 """Read the status of both areas at one moment: the stages, and what blocks them. The source of every status screen."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from usher.db.clock import DatabaseClock
 from usher.db.pool import Connection, Database
@@ -13,6 +14,15 @@ from usher.observe.blockers import Blocker, SystemState, find_blockers, is_runni
 from usher.observe.causes import free_bytes
 from usher.observe.stages import QueueStatus, WorkStatus, read_queue, read_work
 from usher.wording import json_value, record_json, records_json
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class AreaReader(Protocol[T_co]):
+    """Reads the status of an area at a time."""
+
+    async def __call__(self, conn: Connection, *, now: datetime) -> T_co: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +42,24 @@ async def read_report(
     behind: Mapping[str, int] | None = None,
     ahead: Sequence[str] = (),
 ) -> StatusReport:
-    """Read each area in one read-only transaction; `behind` and `ahead` name the schemas that cannot be read."""
+    """Read each area in one read-only transaction, both at once; `behind` and `ahead` name unreadable schemas."""
     clock = next((db.clock for db in areas.values()), DatabaseClock())
-    now, work, queue = clock.now(), None, None
-    if "work" in areas:
-        async with read_transaction(areas["work"]) as conn:
-            work = await read_work(conn, now=now)
-    if "control" in areas:
-        async with read_transaction(areas["control"]) as conn:
-            queue = await read_queue(conn, now=now)
+    now = clock.now()
+    work, queue = await asyncio.gather(
+        read_area(areas.get("work"), read_work, now),
+        read_area(areas.get("control"), read_queue, now),
+    )
     free = free_bytes(data) if data.exists() else None
     system = SystemState(behind or {}, ahead, free, data, clock.skew.total_seconds())
     return StatusReport(now, work, queue, find_blockers(system, work, queue, now))
+
+
+async def read_area(db: Database | None, read: AreaReader[T], now: datetime) -> T | None:
+    """What `read` returns for an area; None if the area cannot be read."""
+    if db is None:
+        return None
+    async with read_transaction(db) as conn:
+        return await read(conn, now=now)
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ store = load_statements(__file__)
 
 MAX_COUNTED_JOBS: Final = 10_000
 MAX_COUNTED_RUNS: Final = 1_000_000
+MAX_FIGURE: Final = 100_000  # of one figure of the history
 MAX_SHOWN_ATTEMPTS: Final = 1_000
 MAX_TREE_JOBS: Final = 1_000
 MAX_SHOWN_NEEDS: Final = 1_000
@@ -200,7 +201,7 @@ async def count_jobs(conn: Connection, *, now: datetime) -> QueueCounts:
     """Count jobs by type and state."""
     return QueueCounts(
         await store.count_live.rows(conn, JobCount, limit=MAX_COUNTED_JOBS),
-        await store.count_log.rows(conn, JobCount, since=now - DAY, limit=MAX_COUNTED_RUNS),
+        await store.count_log.rows(conn, JobCount, since=now - DAY, limit=MAX_FIGURE),
     )
 
 
@@ -247,3 +248,12 @@ async def row_writers(conn: Connection, table: str, row_id: str) -> list[RowWrit
     return await store.row_writers.rows(
         conn, RowWriter, table=table, row_id=row_id, limit=MAX_SHOWN_ATTEMPTS
     )
+
+
+async def job_figures(
+    conn: Connection, *, since: datetime, until: datetime
+) -> tuple[int, int, int, int]:
+    """How many jobs wait, run, and completed and failed in this time, each up to a limit."""
+    [row] = await store.job_figures.tuples(conn, since=since, until=until, most=MAX_COUNTED_RUNS)
+    waiting, running, completed, failed = row
+    return waiting, running, completed, failed

@@ -212,3 +212,14 @@ left join lateral (
     limit 1
 ) j on true
 order by family.depth, family.id;
+
+-- name: job_figures
+-- Jobs that wait and that run now, and those that completed and that failed in a time, each counted up to a limit.
+select
+    (select count(*) from (select from control.job where state = 'pending' limit %(most)s) j) as waiting,
+    (select count(*) from (select from control.job where state = 'running' limit %(most)s) j) as running,
+    count(*) filter (where ended.state = 'completed') as completed,
+    count(*) filter (where ended.state = 'permanent-error') as failed
+from (
+    select state from control.job_log where "end" >= %(since)s and "end" < %(until)s limit %(most)s
+) ended;

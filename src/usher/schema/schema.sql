@@ -2259,7 +2259,7 @@ CREATE TABLE work.history (
     metric text NOT NULL,
     at timestamp with time zone NOT NULL,
     number double precision NOT NULL,
-    CONSTRAINT history_metric_known CHECK ((metric = ANY (ARRAY['pages_indexed'::text, 'pages_failed'::text, 'pages_other'::text, 'pages_waiting'::text, 'seconds_to_search_p50'::text, 'seconds_to_search_p95'::text, 'queries'::text, 'query_seconds_p95'::text]))),
+    CONSTRAINT history_metric_known CHECK ((metric = ANY (ARRAY['pages_indexed'::text, 'pages_failed'::text, 'pages_other'::text, 'pages_waiting'::text, 'seconds_to_search_p50'::text, 'seconds_to_search_p95'::text, 'queries'::text, 'query_seconds_p95'::text, 'errors_4xx'::text, 'errors_5xx'::text, 'errors_timeout'::text, 'errors_connection'::text, 'errors_other'::text, 'jobs_waiting'::text, 'jobs_running'::text, 'jobs_completed'::text, 'jobs_failed'::text]))),
     CONSTRAINT history_number_not_negative CHECK ((number >= (0)::double precision)),
     CONSTRAINT history_period_known CHECK ((period = ANY (ARRAY['minute'::text, 'hour'::text, 'day'::text])))
 );
@@ -2343,8 +2343,12 @@ CREATE TABLE work.query_stat (
     term text NOT NULL,
     seconds double precision NOT NULL,
     component_id bigint,
+    results integer,
+    CONSTRAINT query_stat_results_not_negative CHECK ((results >= 0)),
     CONSTRAINT query_stat_seconds_not_negative CHECK ((seconds >= (0)::double precision))
 );
+
+COMMENT ON COLUMN work.query_stat.results IS 'How many hits the first page could show; null if the front-end did not say.';
 
 ALTER TABLE work.query_stat ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME work.query_stat_id_seq
@@ -2354,6 +2358,17 @@ ALTER TABLE work.query_stat ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE work.refused_url (
+    reason text NOT NULL COLLATE pg_catalog."C",
+    host text NOT NULL COLLATE pg_catalog."C",
+    url text NOT NULL COLLATE pg_catalog."C",
+    detail text DEFAULT ''::text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    CONSTRAINT refused_url_short CHECK ((octet_length(url) <= 2000))
+);
+
+COMMENT ON COLUMN work.refused_url.host IS 'Empty for a text that is no URL.';
 
 CREATE TABLE work.removal (
     id bigint NOT NULL,
@@ -2675,6 +2690,9 @@ ALTER TABLE ONLY work.query_day_term
 ALTER TABLE ONLY work.query_stat
     ADD CONSTRAINT query_stat_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY work.refused_url
+    ADD CONSTRAINT refused_url_pkey PRIMARY KEY (reason, host, url);
+
 ALTER TABLE ONLY work.removal
     ADD CONSTRAINT removal_pkey PRIMARY KEY (id);
 
@@ -2813,6 +2831,8 @@ CREATE INDEX placement_unreported ON work.placement USING btree (chunk_id) WHERE
 CREATE INDEX placement_wanted ON work.placement USING btree (component_id, chunk_id) WHERE (state = 'wanted'::text);
 
 CREATE INDEX query_stat_at ON work.query_stat USING btree (at);
+
+CREATE INDEX refused_url_at ON work.refused_url USING btree (at);
 
 CREATE INDEX removal_of_host ON work.removal USING btree (host) WHERE (undone_at IS NULL);
 

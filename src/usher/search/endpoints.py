@@ -97,7 +97,7 @@ class SearchEndpoints:
         query = parse_query(params.query)
         result = await self._broker.search(query, k=params.limit, offset=params.offset)
         if query and not params.offset:
-            self._reports.add(query.text, result.seconds)
+            self._reports.add(query.text, result.seconds, result.number)
         return json_results.gov_results(result, params.offset, marked=params.enable_highlighting)
 
     async def opensearch(self, call: ComponentCall[None]) -> Response:
@@ -141,7 +141,7 @@ class SearchEndpoints:
             query, k=size, offset=offset, hosts=True, verbatim=verbatim, explain=explain
         )
         if is_reported and query and page == 1:
-            self._reports.add(query.text, result.seconds)
+            self._reports.add(query.text, result.seconds, result.number)
         return result
 
 

@@ -26,14 +26,14 @@ class QueryReports:
     """The queries that MGMT does not know yet."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[str, float, float]] = deque()
+        self._waiting: deque[tuple[str, float, float, int]] = deque()
         self._singles = 0  # so many of them are sent one by one
 
-    def add(self, query: str, seconds: float) -> None:
+    def add(self, query: str, seconds: float, results: int) -> None:
         if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             UNREPORTED.inc()
-        self._waiting.append((query[:MAX_QUERY_CHARACTERS], seconds, time.time()))
+        self._waiting.append((query[:MAX_QUERY_CHARACTERS], seconds, time.time(), results))
 
     async def run(self, mgmt: Client) -> None:
         """Send batches forever; when cancelled, try to send the rest."""

@@ -29,6 +29,11 @@ class SearchResult(Struct, frozen=True):
     typed: str = ""
 
     @property
+    def number(self) -> int:
+        """How many hits there are, also weak ones that the total does not count."""
+        return max(self.results.total, len(self.results.hits))
+
+    @property
     def partial(self) -> bool:
         return self.missing > 0
 

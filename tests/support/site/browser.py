@@ -158,7 +158,10 @@ class Tab:
         return sum(one["method"] == "Page.loadEventFired" for one in self.browser.events)
 
     def ask(self, expression: str) -> Any:  # noqa: ANN401
-        told = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The value of an expression; of a promise, what it promises."""
+        told = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in told, told
         return told["result"].get("value")
 

@@ -11,6 +11,7 @@ from usher.cli.actions import feeds as feeds
 from usher.cli.actions import feeds_offered as feeds_offered
 from usher.cli.actions import feeds_processing as feeds_processing
 from usher.cli.actions import hosts as hosts
+from usher.cli.actions import hosts_crawls as hosts_crawls
 from usher.cli.actions import hosts_details as hosts_details
 from usher.cli.actions import items as items
 from usher.cli.actions import jobs as jobs
@@ -19,6 +20,7 @@ from usher.cli.actions import jobs_rerun as jobs_rerun
 from usher.cli.actions import local as local
 from usher.cli.actions import local_progress as local_progress
 from usher.cli.actions import pages as pages
+from usher.cli.actions import pages_refused as pages_refused
 from usher.cli.actions import remove as remove
 from usher.cli.actions import resources as resources
 from usher.cli.actions import search as search

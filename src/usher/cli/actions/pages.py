@@ -11,9 +11,10 @@ from usher.cli.actions.explain import (
     read_explanation,
     response_text,
 )
+from usher.cli.actions.remove import user_name
 from usher.cli.app import App, confirm, run, show_field, show_json, show_list
 from usher.cli.area_access import READER, call_in, checked_transaction, open_database
-from usher.cli.door_access import open_door
+from usher.cli.door_access import door_transaction, open_door
 from usher.cli.output import display_time
 from usher.cli.queue_access import parse_since
 from usher.db.clock import server_time
@@ -21,7 +22,7 @@ from usher.db.pool import Connection
 from usher.door import admin
 from usher.door.host_lookup import host_root, unknown_host
 from usher.errors import BadInput, NotFound
-from usher.mgmt import page_list, page_recrawl
+from usher.mgmt import page_list, page_recrawl, page_removal
 from usher.mgmt.page_list import (
     RESULTS,
     STATES,
@@ -33,6 +34,7 @@ from usher.mgmt.page_list import (
     PageResultCount,
 )
 from usher.mgmt.page_recrawl import MatchingPages, RecrawlResult
+from usher.mgmt.page_removal import BulkRemoval
 from usher.urls import UrlRefusal, parse
 from usher.wording import (
     capped_count,
@@ -180,6 +182,47 @@ def recrawl_pages(app: App, limit: int, *, yes: bool, as_json: bool, **condition
         show_json({**record_json(matching), **record_json(result)})
     else:
         app.say(f"{matching.text} matched: {result.text}")
+
+
+def remove_pages(
+    app: App,
+    limit: int,
+    because: str,
+    *,
+    yes: bool,
+    as_json: bool,
+    **conditions: Any,  # noqa: ANN401
+) -> None:
+    """State how many pages match, ask, and remove them."""
+    matching = call_in(reader_transaction(app), count_removable, **conditions)
+    if matching.number:
+        confirm(f"Remove {matching.text}?", yes=yes)
+    result = call_in(door_transaction(app), remove_matching, limit, because, **conditions)
+    if as_json:
+        show_json({**record_json(matching), **record_json(result)})
+    else:
+        app.say(f"{matching.text} matched: {result.text}")
+
+
+async def count_removable(conn: Connection, /, **conditions: Any) -> MatchingPages:  # noqa: ANN401
+    return await page_removal.count_removable(conn, await read_filter(conn, **conditions))
+
+
+async def remove_matching(
+    conn: Connection,
+    /,
+    limit: int,
+    because: str,
+    **conditions: Any,  # noqa: ANN401
+) -> BulkRemoval:
+    return await page_removal.remove_pages(
+        conn,
+        await read_filter(conn, **conditions),
+        limit=limit,
+        reason=because,
+        author=user_name(),
+        now=await server_time(conn),
+    )
 
 
 async def count_matching(conn: Connection, /, **conditions: Any) -> MatchingPages:  # noqa: ANN401

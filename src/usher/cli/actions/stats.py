@@ -24,8 +24,14 @@ class QueryReport:
     day_terms: list[QueryTermTimes]
 
 
-async def read_queries(conn: Connection, since: str, limit: int, now: datetime) -> QueryReport:
+async def read_queries(
+    conn: Connection, since: str, limit: int, now: datetime, *, no_results: bool = False
+) -> QueryReport:
+    """The report; the sums of earlier days do not say which queries had no results."""
     moment = parse_since(since, now)
+    if no_results:
+        terms = await mgmt_queries.terms(conn, since=moment, n=limit, without_results=True)
+        return QueryReport(await mgmt_queries.queries(conn, since=moment), terms, [], [])
     return QueryReport(
         queries=await mgmt_queries.queries(conn, since=moment),
         terms=await mgmt_queries.terms(conn, since=moment, n=limit),
@@ -34,8 +40,8 @@ async def read_queries(conn: Connection, since: str, limit: int, now: datetime) 
     )
 
 
-def show_queries(app: App, since: str, limit: int, *, as_json: bool) -> None:
-    report = call_now(mgmt_transaction(app), read_queries, since, limit)
+def show_queries(app: App, since: str, limit: int, *, no_results: bool, as_json: bool) -> None:
+    report = call_now(mgmt_transaction(app), read_queries, since, limit, no_results=no_results)
     queries = report.queries
     if as_json:
         lists = {

@@ -22,6 +22,7 @@ from usher.cli.help import HelpGroup
 
 Policy = Literal["open", "paused", "blocked"]
 POLICIES = get_args(Policy)
+CRAWL_STATES = ("running", "resting", "paused", "blocked")
 SCOPES = ("host", "domain", "listed", "any")
 names_argument = click.argument("names", nargs=-1, required=True, metavar="HOST...")
 DEFAULT = "default"  # restores the default of a cadence, delay or limit
@@ -242,6 +243,40 @@ def pause(app: App, names: tuple[str, ...], reason: str) -> None:
 def open_(app: App, names: tuple[str, ...]) -> None:
     """Open blocked or paused hosts again."""
     change_policy(app, names, "open", "")
+
+
+@hosts.command()
+@click.option("--state", type=click.Choice(CRAWL_STATES), help="Only in this state.")
+@click.option("--contains", metavar="TEXT", help="Only names that contain this text.")
+@limit_option
+@click.option("--after", default="", metavar="NAME", help="Start after this name.")
+@json_option
+@pass_app
+def crawls(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
+    """List open crawls: pages that wait, are being fetched and are known, and a forecast of the end.
+
+    \b
+    Examples:
+      usher hosts crawls
+      usher hosts crawls --state resting
+    """
+    actions.hosts_crawls.list_crawls(app, **options)
+
+
+@hosts.command()
+@names_argument
+@pass_app
+def stop(app: App, names: tuple[str, ...]) -> None:
+    """End the crawls of hosts: drop their waiting pages, up to 50,000.
+
+    Pages that a crawler is fetching are completed. The next crawl is a cadence after the start of this one;
+    `usher hosts recrawl` starts it at once.
+
+    \b
+    Examples:
+      usher hosts stop www.nasa.gov
+    """
+    run(actions.hosts_crawls.stop_crawls(app, names))
 
 
 def change_policy(app: App, names: tuple[str, ...], policy: Policy, reason: str) -> None:

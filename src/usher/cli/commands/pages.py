@@ -134,6 +134,38 @@ def recrawl(app: App, /, *, limit: int, yes: bool, as_json: bool, **options: Any
 
 
 @pages.command()
+@condition_options
+@click.option("--because", required=True, metavar="TEXT", help="Why; stored with each removal.")
+@range_option("--limit", 1_000, 1, 1_000, "Remove at most this many of them.")
+@yes_option
+@json_option
+@pass_app
+def remove(
+    app: App,
+    /,
+    *,
+    because: str,
+    limit: int,
+    yes: bool,
+    as_json: bool,
+    **options: Any,  # noqa: ANN401
+) -> None:
+    """Remove all pages that match from the search results, and keep them out; the first 1,000 at most.
+
+    Each page gets its own removal, as by `usher remove`, which `usher remove --undo` ends. It states the
+    number of pages and asks for confirmation. Roots of hosts are skipped: `usher remove HOST`.
+
+    \b
+    Examples:
+      usher pages remove --host example.com --reason "HTTP 500" --because "broken since May"
+      usher pages remove --host example.com --older 365d --because "outdated" --limit 100 --yes
+    """
+    if not any(options.values()):
+        raise click.UsageError("Give a condition, such as --host or --state error.")
+    actions.pages.remove_pages(app, limit, because, yes=yes, as_json=as_json, **options)
+
+
+@pages.command()
 @host_option
 @json_option
 @pass_app
@@ -146,6 +178,23 @@ def errors(app: App, host: str | None, *, as_json: bool) -> None:
       usher pages errors --host example.com
     """
     actions.pages.show_errors(app, host, as_json=as_json)
+
+
+@pages.command()
+@click.option("--reason", metavar="REASON", help="Only with this reason, such as filtered.")
+@host_option
+@limit_option
+@json_option
+@pass_app
+def refused(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
+    """List a sample of URLs that the door of MGMT refused: the latest five of each reason and host.
+
+    \b
+    Examples:
+      usher pages refused --reason filtered
+      usher pages refused --host example.com
+    """
+    actions.pages_refused.list_refused(app, **options)
 
 
 @pages.command()

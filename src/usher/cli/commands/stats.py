@@ -26,9 +26,10 @@ def stats() -> None:
     help="A time, or a duration before now.",
 )
 @range_option("--limit", 20, 1, 10_000, "Terms to show.")
+@click.option("--no-results", is_flag=True, help="Only terms of queries without results.")
 @json_option
 @pass_app
-def queries(app: App, since: str, limit: int, *, as_json: bool) -> None:
+def queries(app: App, since: str, limit: int, *, no_results: bool, as_json: bool) -> None:
     """Show the number of queries, their duration, and the most frequent terms.
 
     Only the latest 100,000 queries count. Queries older than query_days are stored as sums per day (UTC); these days
@@ -39,5 +40,6 @@ def queries(app: App, since: str, limit: int, *, as_json: bool) -> None:
       usher stats queries
       usher stats queries --since 2026-11-16T08:00 --limit 5 --json
       usher stats queries --since 365d
+      usher stats queries --no-results
     """
-    actions.stats.show_queries(app, since, limit, as_json=as_json)
+    actions.stats.show_queries(app, since, limit, no_results=no_results, as_json=as_json)

@@ -16,6 +16,7 @@ from usher.mgmt import components
 from usher.mgmt.components import NewEvent
 
 MAX_FIELD_CHARACTERS: Final = 8_192
+BECAUSE: Final = "because"  # the reason of an action whose field `reason` is a condition
 ActionFields = Mapping[str, str]
 Area = Literal["door", "mgmt", "control"]
 
@@ -41,10 +42,18 @@ class ActionResult:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class PrefilledForm:
+    """Fields that the form of an action shows at first, and what the action would affect, if that was read for them."""
+
+    fields: ActionFields
+    notes: Sequence[str] = ()
+
+
 Change = Callable[[Connection, MgmtCall[Any], ActionFields], Awaitable[ActionResult]]
 
 Preview = Callable[[Connection, ActionFields], Awaitable[list[str]]]
-Prefill = Callable[[Connection, ActionFields], Awaitable[ActionFields]]
+Prefill = Callable[[Connection, ActionFields], Awaitable[PrefilledForm]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +110,19 @@ def read_fields(action: ConsoleAction, given: ActionFields) -> dict[str, str]:
 async def run_action(
     action: ConsoleAction, call: MgmtCall[Any], fields: ActionFields
 ) -> ActionResult:
-    """Change what the action changes, and store who did it.
+    """Change what the action changes, and store who did it, in one transaction.
 
-    The audit event is committed with the change, or before it where the role of the change may not write events.
+    The queue may be in another database: the event of an action on it is committed just before the change.
     """
     with reject_unstorable():
         async with database_of(action, call).transaction() as conn:
             result = await action.change(conn, call, fields)
             event = audit_event(action, call, fields, result)
-            if action.area == "mgmt":
+            if action.area == "control":
+                async with call.context.mgmt_db.transaction() as audit:
+                    await components.add_events(audit, event)
+            else:
                 await components.add_events(conn, event)
-                return result
-            async with call.context.mgmt_db.transaction() as audit:
-                await components.add_events(audit, event)
             return result
 
 
@@ -125,7 +134,7 @@ def audit_event(
         action.event_kind,
         before=result.before,
         after=result.after,
-        reason=fields.get("reason", ""),
+        reason=fields.get(BECAUSE, fields.get("reason", "")),
         actor=actor(call),
         subject=action.subject(fields),
         command=action.command(fields),

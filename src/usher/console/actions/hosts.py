@@ -1,4 +1,4 @@
-"""Actions on hosts: pause, open, block, cadence, delay, crawl again."""
+"""Actions on hosts: pause, open, block, cadence, delay, filters, stop the crawl, crawl again."""
 
 import json
 from collections.abc import Sequence
@@ -15,8 +15,10 @@ from usher.console.actions.action import (
     ActionFields,
     ActionResult,
     ConsoleAction,
+    PrefilledForm,
     reason_words,
 )
+from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.door import admin, cadence, recrawl
 from usher.door.admin import FilterList, HostDetails, Policy
@@ -25,7 +27,7 @@ from usher.door.filter_preview import preview_filters
 from usher.door.host_lookup import host_root, unknown_host
 from usher.door.rules import Verdict
 from usher.errors import BadInput, Conflict
-from usher.wording import counted
+from usher.wording import capped_count, counted
 
 DEFAULT = "default"
 MAX_DELAY_SECONDS = 86_400
@@ -81,6 +83,20 @@ def parse_seconds(text: str) -> timedelta:
     return timedelta(seconds=seconds)
 
 
+async def stop_crawl(conn: Connection, _call: MgmtCall[Any], fields: ActionFields) -> ActionResult:
+    host = await require_host(conn, fields["host"])
+    [stopped] = await admin.stop_crawls(conn, names=[host.name], now=await server_time(conn))
+    before = "crawl open" if host.crawl_started else "no crawl"
+    return ActionResult(before, stopped.text, f"{host.name}: {stopped.text}.")
+
+
+async def preview_stop(conn: Connection, fields: ActionFields) -> list[str]:
+    host = await require_host(conn, fields["host"])
+    pages = await admin.count_pages(conn, number=host.domain64)
+    waiting = capped_count(pages.get("pending", 0), admin.MAX_PAGES_COUNTED)
+    return [f"{waiting} pages wait; {pages.get('crawling', 0):,} are being fetched."]
+
+
 async def recrawl_host(conn: Connection, call: MgmtCall[Any], fields: ActionFields) -> ActionResult:
     """Knock for a whole host, on connections of the door's own."""
     host = await require_host(conn, fields["host"])
@@ -124,13 +140,13 @@ async def preview_host_filters(conn: Connection, fields: ActionFields) -> list[s
     return [preview.sentence, *preview.examples]
 
 
-async def present_filters(conn: Connection, fields: ActionFields) -> ActionFields:
+async def present_filters(conn: Connection, fields: ActionFields) -> PrefilledForm:
     """The present filters of the host, for the form."""
     if not fields["host"]:
-        return {"filters": "[]"}
+        return PrefilledForm({"filters": "[]"})
     host = await require_host(conn, fields["host"])
     rules = ",\n ".join(json.dumps(rule, ensure_ascii=False) for rule in host.filters)
-    return {"filters": f"[{rules}]"}
+    return PrefilledForm({"filters": f"[{rules}]"})
 
 
 def host_path(fields: ActionFields) -> str:
@@ -208,6 +224,18 @@ ACTIONS = (
         host_path,
         preview_host_filters,
         present_filters,
+    ),
+    ConsoleAction(
+        "host-stop",
+        "Stop the crawl",
+        "The waiting pages of the host leave the queue, and its crawl ends as soon as no page is being fetched. "
+        "The next crawl comes by its cadence.",
+        (HOST,),
+        lambda fields: ["hosts", "stop", fields["host"]],
+        "door",
+        stop_crawl,
+        host_path,
+        preview_stop,
     ),
     ConsoleAction(
         "host-recrawl",

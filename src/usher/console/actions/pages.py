@@ -1,14 +1,17 @@
 """Actions on pages: crawl again, remove, undo a removal."""
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 from usher.api.context import MgmtCall
 from usher.console.actions.action import (
+    BECAUSE,
     ActionField,
     ActionFields,
     ActionResult,
     ConsoleAction,
+    PrefilledForm,
     actor,
     whole_number,
 )
@@ -18,13 +21,16 @@ from usher.db.pool import Connection
 from usher.door import admin, guestbook, hosts, removals
 from usher.door.rules import Knock, Verdict
 from usher.errors import BadInput, Conflict, NotFound
-from usher.mgmt import page_recrawl
+from usher.mgmt import page_recrawl, page_removal
 from usher.mgmt.page_list import RESULTS, STATES, PageConditions
+from usher.mgmt.page_recrawl import MatchingPages
 from usher.removal_rules import parse_target
 from usher.urls import Url, parse
 from usher.wording import counted
 
+MAX_PAGES_COUNTED = 15_000  # for a form, so that it takes less than 50 ms
 NOT_STORED = "not in the guestbook"
+REASON_HELP = "Stored, and shown with each refusal."
 
 
 async def recrawl(conn: Connection, call: MgmtCall[Any], fields: ActionFields) -> ActionResult:
@@ -106,30 +112,73 @@ async def matching_conditions(conn: Connection, fields: ActionFields) -> PageCon
 
 
 async def preview_matching(conn: Connection, fields: ActionFields) -> list[str]:
-    matching = await page_recrawl.count_matching(conn, await matching_conditions(conn, fields))
-    most = page_recrawl.MAX_PAGES_PER_RECRAWL
-    return [f"{matching.text} match now; one action crawls {most:,} at most.".capitalize()]
+    return list((await matching_limit(conn, fields)).notes)
 
 
-async def matching_limit(conn: Connection, fields: ActionFields) -> ActionFields:
+async def matching_limit(conn: Connection, fields: ActionFields) -> PrefilledForm:
     """The number of pages that match, which the operator confirms."""
     if not any(fields[name] for name in CONDITION_NAMES):
-        return {}
-    matching = await page_recrawl.count_matching(conn, await matching_conditions(conn, fields))
-    return {"limit": str(max(1, min(matching.number, page_recrawl.MAX_PAGES_PER_RECRAWL)))}
+        return PrefilledForm({})
+    matching = await page_recrawl.count_matching(
+        conn, await matching_conditions(conn, fields), most=MAX_PAGES_COUNTED
+    )
+    return limited_form(matching, page_recrawl.MAX_PAGES_PER_RECRAWL, "crawls")
 
 
-def matching_words(fields: ActionFields) -> list[str]:
-    given = [
-        word for name in CONDITION_NAMES if fields[name] for word in (f"--{name}", fields[name])
-    ]
-    return ["pages", "recrawl", *given, "--limit", fields["limit"], "--yes"]
+def limited_form(matching: MatchingPages, most: int, verb: str) -> PrefilledForm:
+    note = f"{matching.text} match now; one action {verb} {most:,} at most.".capitalize()
+    return PrefilledForm({"limit": str(max(1, min(matching.number, most)))}, [note])
+
+
+async def remove_matching(
+    conn: Connection, call: MgmtCall[Any], fields: ActionFields
+) -> ActionResult:
+    """Remove the pages that match, and no more than the operator confirmed."""
+    conditions = await matching_conditions(conn, fields)
+    matching = await page_removal.count_removable(conn, conditions)
+    result = await page_removal.remove_pages(
+        conn,
+        conditions,
+        limit=whole_number(fields["limit"], "limit"),
+        reason=fields[BECAUSE],
+        author=actor(call),
+        now=await server_time(conn),
+    )
+    return ActionResult(f"{matching.text} matched", result.text, f"{result.text}.")
+
+
+async def preview_matching_removal(conn: Connection, fields: ActionFields) -> list[str]:
+    return list((await removal_limit(conn, fields)).notes)
+
+
+async def removal_limit(conn: Connection, fields: ActionFields) -> PrefilledForm:
+    """The number of pages that match and are not removed, which the operator confirms."""
+    if not any(fields[name] for name in CONDITION_NAMES):
+        return PrefilledForm({})
+    matching = await page_removal.count_removable(
+        conn, await matching_conditions(conn, fields), most=MAX_PAGES_COUNTED
+    )
+    return limited_form(matching, page_removal.MAX_PAGES_PER_REMOVAL, "removes")
+
+
+def matching_words(fields: ActionFields, verb: str, names: Sequence[str]) -> list[str]:
+    given = [word for name in names if fields[name] for word in (f"--{name}", fields[name])]
+    return ["pages", verb, *given, "--limit", fields["limit"], "--yes"]
 
 
 def explanation_path(fields: ActionFields) -> str:
     return f"/explain?url={quote(fields['url'], safe='')}"
 
 
+CONDITION_FIELDS = (
+    ActionField("host", "Host", required=False),
+    ActionField("state", "State", required=False, options=STATES),
+    ActionField("result", "Result", required=False, options=RESULTS),
+    ActionField("reason", "Reason contains", required=False),
+    ActionField("older", "Older than", required=False, help="Such as 7d or 12h"),
+    ActionField("newer", "Newer than", required=False, help="Such as 7d or 12h"),
+    ActionField("limit", "At most this many pages"),
+)
 ACTIONS = (
     ConsoleAction(
         "page-recrawl",
@@ -145,16 +194,8 @@ ACTIONS = (
         "pages-recrawl",
         "Crawl all that match",
         "The door admits the pages that match, due or not, and no more of them than you confirm.",
-        (
-            ActionField("host", "Host", required=False),
-            ActionField("state", "State", required=False, options=STATES),
-            ActionField("result", "Result", required=False, options=RESULTS),
-            ActionField("reason", "Reason contains", required=False),
-            ActionField("older", "Older than", required=False, help="Such as 7d or 12h"),
-            ActionField("newer", "Newer than", required=False, help="Such as 7d or 12h"),
-            ActionField("limit", "At most this many pages"),
-        ),
-        matching_words,
+        CONDITION_FIELDS,
+        lambda fields: matching_words(fields, "recrawl", CONDITION_NAMES),
         "mgmt",
         recrawl_matching,
         lambda _fields: "/pages?state=pending",
@@ -162,12 +203,25 @@ ACTIONS = (
         matching_limit,
     ),
     ConsoleAction(
+        "pages-remove",
+        "Remove all that match",
+        "Front-ends hide the pages that match, and no more of them than you confirm; the door refuses them, and Usher "
+        "deletes their text. Each page gets its own removal, which you can undo.",
+        (*CONDITION_FIELDS, ActionField(BECAUSE, "Reason of the removal", help=REASON_HELP)),
+        lambda fields: matching_words(fields, "remove", (*CONDITION_NAMES, BECAUSE)),
+        "door",
+        remove_matching,
+        lambda _fields: "/removals",
+        preview_matching_removal,
+        removal_limit,
+    ),
+    ConsoleAction(
         "page-remove",
         "Remove",
         "Front-ends hide these pages within 2 seconds, the door refuses them, and Usher deletes their text.",
         (
             ActionField("target", "URL, prefix, host or *.domain"),
-            ActionField("reason", "Reason", help="Stored, and shown with each refusal."),
+            ActionField("reason", "Reason", help=REASON_HELP),
         ),
         lambda fields: ["remove", fields["target"], "--reason", fields["reason"], "--yes"],
         "door",

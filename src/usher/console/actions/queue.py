@@ -10,6 +10,7 @@ from usher.console.actions.action import (
     ActionFields,
     ActionResult,
     ConsoleAction,
+    PrefilledForm,
     reason_words,
     whole_number,
 )
@@ -65,16 +66,19 @@ async def retry_matching(
 
 
 async def preview_retry(conn: Connection, fields: ActionFields) -> list[str]:
-    matching = failed_text(await bulk_retry.count_failed(conn, failed_conditions(fields)))
-    return [
-        f"{matching} match now; one action retries {MAX_JOBS_PER_RETRY:,} at most.".capitalize()
-    ]
+    return retry_notes(await bulk_retry.count_failed(conn, failed_conditions(fields)))
 
 
-async def retry_limit(conn: Connection, fields: ActionFields) -> ActionFields:
+def retry_notes(number: int) -> list[str]:
+    most = f"one action retries {MAX_JOBS_PER_RETRY:,} at most"
+    return [f"{failed_text(number)} match now; {most}.".capitalize()]
+
+
+async def retry_limit(conn: Connection, fields: ActionFields) -> PrefilledForm:
     """The number of jobs that match, which the operator confirms."""
     number = await bulk_retry.count_failed(conn, failed_conditions(fields))
-    return {"limit": str(max(1, min(number, MAX_JOBS_PER_RETRY)))}
+    limit = str(max(1, min(number, MAX_JOBS_PER_RETRY)))
+    return PrefilledForm({"limit": limit}, retry_notes(number))
 
 
 def retry_words(fields: ActionFields) -> list[str]:

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from usher.console.actions import cluster, hosts, pages, queue
+from usher.console.actions import cluster, hosts, new_jobs, pages, queue
 from usher.console.actions.action import ConsoleAction
 from usher.console.page import ActionLink
 from usher.errors import NotFound
 
 ACTIONS: Final[Mapping[str, ConsoleAction]] = {
     action.name: action
-    for part in (pages.ACTIONS, hosts.ACTIONS, queue.ACTIONS, cluster.ACTIONS)
+    for part in (pages.ACTIONS, hosts.ACTIONS, queue.ACTIONS, new_jobs.ACTIONS, cluster.ACTIONS)
     for action in part
 }
 # The first words of a command, and the action whose first field is the last word.

@@ -22,10 +22,11 @@ from usher.console.page import (
     TableRow,
     list_page,
 )
+from usher.db.pool import Connection
 from usher.mgmt import components, queries, tokens
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.component_chunks import with_holdings
-from usher.mgmt.component_names import TYPES
+from usher.mgmt.component_names import TYPES, ComponentType
 from usher.mgmt.health import Health
 from usher.mgmt.queries import STAGES, ChunkDetails, Stage
 from usher.mgmt.tokens import Token
@@ -96,22 +97,38 @@ async def component_page(call: MgmtCall[Any]) -> ConsolePage:
 async def chunks_page(call: MgmtCall[Any]) -> ConsolePage:
     """Chunks, the newest first."""
     now, stage = database_time(call), choice(call, "stage", CHUNK_STAGES)
+    given = {name: condition(call, name) for name in ("stage", "crawler", "builder")}
     async with read_transaction(call.context.mgmt_db) as conn:
         listed = await queries.list_chunks(
-            conn, stage=stage, after=number(call, "after"), n=ROWS_PER_PAGE + 1
+            conn,
+            stage=stage,
+            crawler=await component_number(conn, given["crawler"], "crawler"),
+            builder=await component_number(conn, given["builder"], "index-builder"),
+            after=number(call, "after"),
+            n=ROWS_PER_PAGE + 1,
         )
     shown = listed[:ROWS_PER_PAGE]
-    given = {"stage": stage or ""}
     table = ConsoleTable(
         ("Chunk", "Stage", "Last change", "Crawler", "Builder", "Reason"),
         [chunk_row(chunk, now) for chunk in shown],
-        (FilterField("stage", "Stage", given["stage"], CHUNK_STAGES),),
+        (
+            FilterField("stage", "Stage", given["stage"], CHUNK_STAGES),
+            FilterField("crawler", "Kept by the crawler", given["crawler"]),
+            FilterField("builder", "Kept by the builder", given["builder"]),
+        ),
         path="/chunks",
         next_href=next_href("/chunks", given, shown[-1].id if len(listed) > len(shown) else None),
         empty="No chunk matches.",
     )
-    command = "usher chunks list" + (f" --state {stage}" if stage else "")
+    names = {"stage": "--state", "crawler": "--crawler", "builder": "--builder"}
+    options = [word for name in names if given[name] for word in (names[name], given[name])]
+    command = shlex.join(["usher", "chunks", "list", *options])
     return list_page("Chunks", table, shown, command)
+
+
+async def component_number(conn: Connection, host: str, kind: ComponentType) -> int | None:
+    """The number of the component of this type at a host; None if there is no condition."""
+    return (await components.show(conn, host, kind)).id if host else None
 
 
 def chunk_row(chunk: Chunk, now: datetime) -> TableRow:

@@ -37,6 +37,7 @@ HOST_ACTIONS: Final = (
     "host-cadence",
     "host-delay",
     "host-filters",
+    "host-stop",
     "host-recrawl",
 )
 MAX_SITEMAPS: Final = 20

@@ -38,6 +38,7 @@ CONDITION_NAMES: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
     "resource": ("Resource", ()),
     "contains": ("Contains", ()),
 }
+FOLLOW_SECONDS: Final = 2
 FAILED_STATES: Final = frozenset({"temporary-error", "permanent-error"})
 
 
@@ -65,7 +66,7 @@ async def jobs_page(call: MgmtCall[Any]) -> ConsolePage:
         empty="No job matches.",
     )
     page = list_page("Jobs", table, shown, list_command(given, is_log=is_log))
-    values = {**page.values, "links": [*retry_links(given), *type_links(paused)]}
+    values = {**page.values, "links": [*retry_links(given), *job_links(paused)]}
     return ConsolePage(page.template, page.heading, values, page.data, page.command)
 
 
@@ -87,11 +88,11 @@ def read_conditions(call: MgmtCall[Any], given: dict[str, str], *, is_log: bool)
     return conditions
 
 
-def type_links(paused: Sequence[PausedType]) -> list[ActionLink]:
-    """Links that resume the paused types, and one that pauses a type."""
+def job_links(paused: Sequence[PausedType]) -> list[ActionLink]:
+    """Links that resume the paused types, pause a type, and add a job."""
     resume = ACTIONS["type-resume"]
     links = [resume.link(f"Resume {each.type}", type=each.type) for each in paused]
-    return [*links, ACTIONS["type-pause"].link("Pause a type")]
+    return [*links, ACTIONS["type-pause"].link("Pause a type"), ACTIONS["job-add"].link()]
 
 
 def retry_links(given: Mapping[str, str]) -> list[ActionLink]:
@@ -172,8 +173,12 @@ async def job_page(call: MgmtCall[Any]) -> ConsolePage:
         ("Children", [f"{details.children:,}"]),
     ]
     runs = ConsoleTable(HEADINGS, [TableRow(job_row(run, now).cells) for run in attempts])
+    # The manager stores the output of a running job every few seconds.
+    follows = call.request.query_params.get("follow") == "1" and details.live
     values = {
         "fields": fields,
+        "is_live": details.live,
+        "refresh": FOLLOW_SECONDS if follows else 0,
         "actions": job_actions(id_, job.state),
         "runs": runs,
         "output": job.output or "",

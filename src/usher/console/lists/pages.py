@@ -61,7 +61,8 @@ async def pages_page(call: MgmtCall[Any]) -> ConsolePage:
     )
     page = list_page("Pages", table, listing.pages, list_command(given))
     chosen = {name: value for name, value in given.items() if value}
-    links = [ACTIONS["pages-recrawl"].link("Crawl all that match", **chosen)] if chosen else []
+    names = ("pages-recrawl", "pages-remove") if chosen else ()
+    links = [ACTIONS[name].link(**chosen) for name in names]
     values = {**page.values, "links": links}
     return ConsolePage(page.template, page.heading, values, page.data, page.command)
 

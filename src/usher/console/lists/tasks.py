@@ -1,12 +1,14 @@
 """Tasks and resources. Only admin sees the arguments of tasks."""
 
+import shlex
 from datetime import datetime
 from typing import Any
 
 from usher import durations
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time
-from usher.api.queue_calls import redact
+from usher.api.queue_calls import redact, sees_arguments
+from usher.console.actions.new_jobs import schedule_text
 from usher.console.actions.registry import ACTIONS
 from usher.console.lists.jobs import command_text
 from usher.console.lists.list_query import ROWS_PER_PAGE, choice, condition, next_href, number
@@ -18,6 +20,7 @@ from usher.console.page import (
     TableCell,
     TableRow,
 )
+from usher.errors import NotAllowed
 from usher.observe.status_report import read_transaction
 from usher.queue import task_queries
 from usher.queue.task_queries import ResourceStatus, StoredTask
@@ -30,12 +33,16 @@ MAX_RESOURCES = 200
 async def tasks_page(call: MgmtCall[Any]) -> ConsolePage:
     """Tasks by number, and the first resources."""
     now = database_time(call)
-    given = {name: condition(call, name) for name in ("state", "type")}
+    given = {name: condition(call, name) for name in ("state", "type", "resource", "contains")}
+    if given["contains"] and not sees_arguments(call):
+        raise NotAllowed("Only the scope admin may search in arguments.")
     async with read_transaction(call.context.control) as conn:
         listed = await task_queries.list_tasks(
             conn,
             state=choice(call, "state", STATES),
             type=given["type"] or None,
+            resource=given["resource"] or None,
+            contains=given["contains"] or None,
             after_id=number(call, "after") or 0,
             n=ROWS_PER_PAGE + 1,
         )
@@ -47,6 +54,8 @@ async def tasks_page(call: MgmtCall[Any]) -> ConsolePage:
         (
             FilterField("state", "State", given["state"], STATES),
             FilterField("type", "Type", given["type"]),
+            FilterField("resource", "Resource", given["resource"]),
+            FilterField("contains", "Contains", given["contains"]),
         ),
         path="/tasks",
         next_href=next_href("/tasks", given, shown[-1].id if len(listed) > len(shown) else None),
@@ -59,15 +68,12 @@ async def tasks_page(call: MgmtCall[Any]) -> ConsolePage:
     )
     data = {"records": shown, "resources": resources, "next": table.next_href or None}
     values = {"table": table, "resources": limits}
-    return ConsolePage("tasks.html", "Tasks and resources", values, data, "usher tasks list")
+    return ConsolePage("tasks.html", "Tasks and resources", values, data, list_command(given))
 
 
-def schedule_text(task: StoredTask) -> str:
-    if task.cron:
-        return f"cron {task.cron}"
-    if task.periodicity:
-        return f"every {durations.show(task.periodicity)}"
-    return f"daily at {task.hour or 0:02}:{task.minute or 0:02}"
+def list_command(given: dict[str, str]) -> str:
+    options = [word for name, value in given.items() if value for word in (f"--{name}", value)]
+    return shlex.join(["usher", "tasks", "list", *options])
 
 
 def task_row(task: StoredTask, now: datetime) -> TableRow:
@@ -82,7 +88,7 @@ def task_row(task: StoredTask, now: datetime) -> TableRow:
         TableCell(relative_time(task.next_run, now) if is_enabled else "-"),
         TableCell(relative_time(task.latest_run, now)),
     )
-    names = ("task-disable" if is_enabled else "task-enable", "task-run")
+    names = ("task-disable" if is_enabled else "task-enable", "task-run", "task-schedule")
     return TableRow(cells, [ACTIONS[name].link(task=str(task.id)) for name in names])
 
 

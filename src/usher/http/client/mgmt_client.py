@@ -75,6 +75,8 @@ from usher.messages.index_server import (
 
 NOT_MODIFIED: Final = 304
 
+TimedQuery = tuple[str, float, float] | tuple[str, float, float, int]
+
 
 class Client(MgmtConnection):
     """The endpoints of MGMT for one component; `host` is its public address."""
@@ -304,14 +306,19 @@ class Client(MgmtConnection):
             self._map = (answer.headers.get("etag", ""), rows)
         return rows
 
-    async def send_query_stats(self, term: str, seconds: float, at: float | None = None) -> None:
-        stat = QueryStat(term=term, query_time=seconds, timestamp=at)
+    async def send_query_stats(
+        self, term: str, seconds: float, at: float | None = None, results: int | None = None
+    ) -> None:
+        stat = QueryStat(term=term, query_time=seconds, timestamp=at, results=results)
         await self._call("POST", "/send_query_stats", msgspec.json.encode(stat))
 
-    async def send_queries(self, queries: Sequence[tuple[str, float, float]]) -> None:
-        """Report up to 1,000 queries: term, seconds, time. An older MGMT does not know this endpoint."""
+    async def send_queries(self, queries: Sequence[TimedQuery]) -> None:
+        """Report up to 1,000 queries: term, seconds, time, and the number of results if it is known."""
         stats = [
-            QueryStat(term=term, query_time=seconds, timestamp=at) for term, seconds, at in queries
+            QueryStat(
+                term=term, query_time=seconds, timestamp=at, results=next(iter(results), None)
+            )
+            for term, seconds, at, *results in queries
         ]
         await self._call("POST", "/v1/query_stats", msgspec.json.encode(QueryStats(queries=stats)))
 

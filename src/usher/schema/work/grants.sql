@@ -28,6 +28,11 @@ grant select on work.unplaced_chunk, work.server_load to usher_mgmt, usher_reade
 grant insert, delete on work.unplaced_chunk to usher_mgmt;
 grant insert, update on work.server_load to usher_mgmt;
 grant insert on work.event, work.query_stat to usher_mgmt;
+-- The console records an action of an operator in the transaction of the change, which may be the door's.
+grant insert on work.event to usher_door;
+-- The sample of refused URLs is of the MGMT that judged them, under the door's role.
+grant select on work.refused_url to usher_door, usher_mgmt, usher_reader;
+grant insert, update, delete on work.refused_url to usher_door;
 grant delete on work.event, work.query_stat to usher_mgmt;
 grant select on work.history to usher_mgmt, usher_reader;
 grant insert, update, delete on work.history to usher_mgmt;

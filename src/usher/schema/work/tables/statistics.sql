@@ -4,8 +4,11 @@ create table work.query_stat (
     at timestamptz not null,
     term text not null,
     seconds double precision not null constraint query_stat_seconds_not_negative check (seconds >= 0),
-    component_id bigint references work.component (id)
+    component_id bigint references work.component (id),
+    results integer constraint query_stat_results_not_negative check (results >= 0)
 );
+
+comment on column work.query_stat.results is 'How many hits the first page could show; null if the front-end did not say.';
 
 create index query_stat_at on work.query_stat (at);
 

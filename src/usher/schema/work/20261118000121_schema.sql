@@ -451,6 +451,22 @@ create unique index removal_of_target on work.removal (target) where undone_at i
 create index removal_of_host on work.removal (host) where undone_at is null;
 create index removal_to_sweep on work.removal (id) where swept_at is null;
 
+-- tables/refused_urls.sql
+
+-- A sample of URLs that the door refused: the latest few of each reason and host, for the operator. MGMT writes and bounds it.
+create table work.refused_url (
+    reason text collate "C" not null,
+    host text collate "C" not null,
+    url text collate "C" not null constraint refused_url_short check (octet_length(url) <= 2000),
+    detail text not null default '',
+    at timestamptz not null,
+    primary key (reason, host, url)
+);
+
+comment on column work.refused_url.host is 'Empty for a text that is no URL.';
+
+create index refused_url_at on work.refused_url (at);
+
 -- tables/tokens.sql
 
 -- Tokens of callers from other machines; only the hash is stored. A token may expire, and belongs to one address.
@@ -831,8 +847,11 @@ create table work.query_stat (
     at timestamptz not null,
     term text not null,
     seconds double precision not null constraint query_stat_seconds_not_negative check (seconds >= 0),
-    component_id bigint references work.component (id)
+    component_id bigint references work.component (id),
+    results integer constraint query_stat_results_not_negative check (results >= 0)
 );
+
+comment on column work.query_stat.results is 'How many hits the first page could show; null if the front-end did not say.';
 
 create index query_stat_at on work.query_stat (at);
 
@@ -857,12 +876,14 @@ create table work.query_day_term (
 
 -- tables/history.sql
 
--- Figures for the charts of the console: one row for each metric and minute, hour or day. The watchdog writes and prunes them.
+-- Figures for the charts of the console: one row for each metric and minute, hour or day. The watchdog writes and prunes them; MGMT
+-- writes those of jobs, which may be in another database.
 create table work.history (
     period text not null constraint history_period_known check (period in ('minute', 'hour', 'day')),
     metric text not null constraint history_metric_known check (metric in (
         'pages_indexed', 'pages_failed', 'pages_other', 'pages_waiting', 'seconds_to_search_p50', 'seconds_to_search_p95',
-        'queries', 'query_seconds_p95')),
+        'queries', 'query_seconds_p95', 'errors_4xx', 'errors_5xx', 'errors_timeout', 'errors_connection', 'errors_other',
+        'jobs_waiting', 'jobs_running', 'jobs_completed', 'jobs_failed')),
     at timestamptz not null,
     number double precision not null constraint history_number_not_negative check (number >= 0),
     primary key (period, metric, at)
