@@ -18,9 +18,10 @@ from tantivy import Query as TantivyQuery
 
 from usher.errors import BadInput, Conflict, UsherError
 from usher.index import fields, force_merge, spelling
+from usher.index.analyzers import STEMMERS, english_stem_analyzer, stem_analyzer, word_analyzer
 from usher.index.clauses import all_documents, all_of, exact
 from usher.index.document import IndexDocument
-from usher.index.fields import StoredFields
+from usher.index.fields import STEMS, StoredFields
 from usher.index.force_merge import FILLER, read_segments
 from usher.index.frequent_words import frequent_words
 from usher.index.index_reader import IndexReader
@@ -35,7 +36,9 @@ from usher.query.language import Query
 from usher.query.results import Hit, Hits, Passage, ScoreReason, Suggestion, TermStats
 from usher.query.tokens import strip_accents
 
-WRITER_HEAP_BYTES: Final = 64_000_000
+WRITER_HEAP_BYTES: Final = 64_000_000  # of all threads
+MAX_WRITER_THREADS: Final = 2  # one leaves a core idle while documents are prepared for it
+MIN_THREAD_HEAP_BYTES: Final = 15_000_000  # Tantivy's minimum
 MAX_HITS: Final = 1_000
 MAX_OFFSET: Final = 10_000
 MAX_HOSTS: Final = 20
@@ -62,8 +65,8 @@ class Engine:
             make_directory(path)
             index = tantivy.Index(fields.schema(), str(path))
             index.config_reader("manual")
-            index.register_tokenizer("words", fields.word_analyzer())
-            index.register_tokenizer("stems", fields.english_stem_analyzer())
+            index.register_tokenizer("words", word_analyzer())
+            index.register_tokenizer("stems", english_stem_analyzer())
             engine = cls(path, index, heap)
             with engine._writing():
                 return engine
@@ -86,8 +89,9 @@ class Engine:
             try:
                 for document in documents:
                     texts = fields.searchable_texts(document)
-                    lengths.update(fields.field_lengths(texts))
-                    writer.add_document(fields.to_tantivy(document, chunk, texts))
+                    own = fields.field_lengths(texts)
+                    lengths.update(own)
+                    writer.add_document(fields.to_tantivy(document, chunk, texts, own[STEMS]))
                     added += 1
             except BadInput:
                 _delete_chunk(writer, chunk)
@@ -243,7 +247,8 @@ class Engine:
         """The only writer; after a failure it is replaced by one that starts from the last commit."""
         with self._lock, _translate_errors(self.path):
             if self._writer is None:
-                self._writer = self._index.writer(self._heap, 1)
+                threads = min(self._heap // MIN_THREAD_HEAP_BYTES, MAX_WRITER_THREADS)
+                self._writer = self._index.writer(self._heap, max(threads, 1))
                 self._writer.garbage_collect_files()
             try:
                 yield self._writer
@@ -304,9 +309,9 @@ def _passage(
 @lru_cache(_LANGUAGE_CACHE_SIZE)
 def _stem(language: str) -> Callable[[str], str]:
     """The stemmer of a language; without one all words differ."""
-    if language not in fields.STEMMERS:
+    if language not in STEMMERS:
         return strip_accents
-    analyzer = fields.stem_analyzer(language)
+    analyzer = stem_analyzer(language)
     return lru_cache(_STEM_CACHE_SIZE)(lambda word: "".join(analyzer.analyze(word)))
 
 
