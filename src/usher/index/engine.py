@@ -36,9 +36,7 @@ from usher.query.language import Query
 from usher.query.results import Hit, Hits, Passage, ScoreReason, Suggestion, TermStats
 from usher.query.tokens import strip_accents
 
-WRITER_HEAP_BYTES: Final = 64_000_000  # of all threads
-MAX_WRITER_THREADS: Final = 2  # one leaves a core idle while documents are prepared for it
-MIN_THREAD_HEAP_BYTES: Final = 15_000_000  # Tantivy's minimum
+WRITER_HEAP_BYTES: Final = 64_000_000
 MAX_HITS: Final = 1_000
 MAX_OFFSET: Final = 10_000
 MAX_HOSTS: Final = 20
@@ -89,9 +87,10 @@ class Engine:
             try:
                 for document in documents:
                     texts = fields.searchable_texts(document)
-                    own = fields.field_lengths(texts)
-                    lengths.update(own)
-                    writer.add_document(fields.to_tantivy(document, chunk, texts, own[STEMS]))
+                    field_lengths = fields.field_lengths(texts)
+                    lengths.update(field_lengths)
+                    length = field_lengths[STEMS]
+                    writer.add_document(fields.to_tantivy(document, chunk, texts, length))
                     added += 1
             except BadInput:
                 _delete_chunk(writer, chunk)
@@ -247,8 +246,7 @@ class Engine:
         """The only writer; after a failure it is replaced by one that starts from the last commit."""
         with self._lock, _translate_errors(self.path):
             if self._writer is None:
-                threads = min(self._heap // MIN_THREAD_HEAP_BYTES, MAX_WRITER_THREADS)
-                self._writer = self._index.writer(self._heap, max(threads, 1))
+                self._writer = self._index.writer(self._heap, 1)
                 self._writer.garbage_collect_files()
             try:
                 yield self._writer

@@ -26,7 +26,7 @@ BODY: Final = "body"
 URL: Final = "url"
 REST: Final = "rest"
 INDEX_VERSION: Final = (
-    3  # another one if the same fields get other words; an index server then loads its chunks again
+    2  # another one if the same fields get other words; an index server then loads its chunks again
 )
 TEXT_FIELDS: Final = (TITLE, HEADINGS, ANCHORS, BODY, URL, REST)
 STEMS: Final = "stems"  # of title, headings, anchors and body together, as in BM25F
