@@ -11,9 +11,9 @@ from typing import Protocol
 import tantivy
 
 import frame
+from usher.index.analyzers import word_analyzer
 from usher.index.document import IndexDocument
 from usher.index.engine import Engine
-from usher.index.fields import word_analyzer
 from usher.query.language import parse_query
 from usher.query.tokens import space_words
 from usher.search.merge import merge

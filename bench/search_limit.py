@@ -8,6 +8,7 @@ from pathlib import Path
 import tantivy
 
 from usher.index import fields
+from usher.index.analyzers import english_stem_analyzer, word_analyzer
 from usher.index.document import IndexDocument
 
 COMMIT_DOCUMENTS = 1_600  # 32 chunks, as an index server does
@@ -59,11 +60,11 @@ class TantivyDirect:
     def fill_same(self, found: Sequence[IndexDocument]) -> float:
         """Return the documents a second with all fields of an index server, whose texts are prepared before."""
         index = self._new_index(fields.schema())
-        index.register_tokenizer("words", fields.word_analyzer())
-        index.register_tokenizer("stems", fields.english_stem_analyzer())
+        index.register_tokenizer("words", word_analyzer())
+        index.register_tokenizer("stems", english_stem_analyzer())
         some = found[:SAME_DOCUMENTS]
         return timed_fill(
-            index, [fields.to_tantivy(one, 1, fields.searchable_texts(one)) for one in some]
+            index, [fields.to_tantivy(one, 1, fields.searchable_texts(one), 1) for one in some]
         )
 
     def _new_index(self, schema: tantivy.Schema) -> tantivy.Index:

@@ -41,7 +41,7 @@ def test_the_rest_is_found_after_the_main_text(engine: Engine) -> None:
 
 
 def stored(document: IndexDocument) -> tantivy.Document:
-    return fields.to_tantivy(document, 1, fields.searchable_texts(document))
+    return fields.to_tantivy(document, 1, fields.searchable_texts(document), 1)
 
 
 def test_sections_are_stored_with_the_text() -> None:

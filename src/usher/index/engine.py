@@ -18,9 +18,10 @@ from tantivy import Query as TantivyQuery
 
 from usher.errors import BadInput, Conflict, UsherError
 from usher.index import fields, force_merge, spelling
+from usher.index.analyzers import STEMMERS, english_stem_analyzer, stem_analyzer, word_analyzer
 from usher.index.clauses import all_documents, all_of, exact
 from usher.index.document import IndexDocument
-from usher.index.fields import StoredFields
+from usher.index.fields import STEMS, StoredFields
 from usher.index.force_merge import FILLER, read_segments
 from usher.index.frequent_words import frequent_words
 from usher.index.index_reader import IndexReader
@@ -62,8 +63,8 @@ class Engine:
             make_directory(path)
             index = tantivy.Index(fields.schema(), str(path))
             index.config_reader("manual")
-            index.register_tokenizer("words", fields.word_analyzer())
-            index.register_tokenizer("stems", fields.english_stem_analyzer())
+            index.register_tokenizer("words", word_analyzer())
+            index.register_tokenizer("stems", english_stem_analyzer())
             engine = cls(path, index, heap)
             with engine._writing():
                 return engine
@@ -86,8 +87,10 @@ class Engine:
             try:
                 for document in documents:
                     texts = fields.searchable_texts(document)
-                    lengths.update(fields.field_lengths(texts))
-                    writer.add_document(fields.to_tantivy(document, chunk, texts))
+                    field_lengths = fields.field_lengths(texts)
+                    lengths.update(field_lengths)
+                    length = field_lengths[STEMS]
+                    writer.add_document(fields.to_tantivy(document, chunk, texts, length))
                     added += 1
             except BadInput:
                 _delete_chunk(writer, chunk)
@@ -304,9 +307,9 @@ def _passage(
 @lru_cache(_LANGUAGE_CACHE_SIZE)
 def _stem(language: str) -> Callable[[str], str]:
     """The stemmer of a language; without one all words differ."""
-    if language not in fields.STEMMERS:
+    if language not in STEMMERS:
         return strip_accents
-    analyzer = fields.stem_analyzer(language)
+    analyzer = stem_analyzer(language)
     return lru_cache(_STEM_CACHE_SIZE)(lambda word: "".join(analyzer.analyze(word)))
 
 

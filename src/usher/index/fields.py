@@ -1,10 +1,9 @@
-"""The schema of the Tantivy index, its analyzers, and the conversion of documents."""
+"""The schema of the Tantivy index, and the conversion of documents."""
 
 import threading
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cache, lru_cache
-from types import MappingProxyType
+from functools import cache
 from typing import Final, cast
 
 import msgspec
@@ -12,10 +11,10 @@ import tantivy
 import zstandard
 from msgspec import Struct
 
+from usher.index.analyzers import stems_of
 from usher.index.document import IndexDocument, IndexSection, site_names
 from usher.index.page_prior import page_prior
 from usher.index.section_names import page_names, section_heading, section_names
-from usher.index.stop_words import ENGLISH_STOP_WORDS
 from usher.query.compounds import other_spellings
 from usher.query.results import Hit, ScoreReason
 from usher.query.tokens import space_words
@@ -41,17 +40,6 @@ FILLER_WORD: Final = "X"  # queries are in lower case
 _HEADING_GAP: Final = (
     f"\n{FILLER_WORD} {FILLER_WORD} {FILLER_WORD}\n"  # more words than may stand within a pair
 )
-MAX_WORD_BYTES: Final = 128  # longer words are data
-
-STEMMERS: Final = MappingProxyType(
-    {
-        "ar": "arabic", "da": "danish", "de": "german", "el": "greek", "en": "english", "es": "spanish",
-        "fi": "finnish", "fr": "french", "hu": "hungarian", "it": "italian", "nl": "dutch", "no": "norwegian",
-        "pt": "portuguese", "ro": "romanian", "ru": "russian", "sv": "swedish", "ta": "tamil", "tr": "turkish",
-    }
-)  # fmt: skip
-_WITHOUT_STOP_WORDS: Final = frozenset({"ar", "el", "ro", "ta", "tr"})
-_STEM_CACHE_SIZE: Final = 10_000
 # All non-ASCII characters count as letters. This is wrong for about one word in fifty, on every server alike.
 _ASCII: Final = 128
 _LETTERS: Final = bytes(b"a "[n < _ASCII and not chr(n).isalnum()] for n in range(256))
@@ -124,47 +112,6 @@ def schema() -> tantivy.Schema:
     return builder.build()
 
 
-@cache
-def word_analyzer() -> tantivy.TextAnalyzer:
-    """Splits `space_words` text into the words of the index, without accents."""
-    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
-    return (
-        builder.filter(tantivy.Filter.remove_long(MAX_WORD_BYTES))
-        .filter(tantivy.Filter.ascii_fold())
-        .build()
-    )
-
-
-@cache
-def english_stem_analyzer() -> tantivy.TextAnalyzer:
-    """Splits `space_words` text into English stems; texts in other languages are stemmed before."""
-    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
-    return (
-        builder.filter(tantivy.Filter.remove_long(MAX_WORD_BYTES))
-        .filter(tantivy.Filter.ascii_fold())
-        .filter(tantivy.Filter.stemmer(STEMMERS["en"]))
-        .build()
-    )
-
-
-@cache
-def stem_analyzer(language: str) -> tantivy.TextAnalyzer:
-    """Replaces each word of a text with spaces between words by its stem."""
-    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
-    return builder.filter(tantivy.Filter.stemmer(STEMMERS[language])).build()
-
-
-@cache
-def stop_word_analyzer(language: str) -> tantivy.TextAnalyzer:
-    """Removes the stop words of a language."""
-    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
-    if language == "en":
-        builder = builder.filter(tantivy.Filter.custom_stopword(list(ENGLISH_STOP_WORDS)))
-    elif language in STEMMERS and language not in _WITHOUT_STOP_WORDS:
-        builder = builder.filter(tantivy.Filter.stopword(STEMMERS[language]))
-    return builder.build()
-
-
 def page_version(key: str, chunk: int) -> str:
     """Identifies the version of a page that came with a chunk."""
     return f"{key}\n{chunk}"
@@ -196,28 +143,15 @@ def _spelt(text: str) -> str:
     return f"{space_words(text)}\n{' '.join(spellings)}" if spellings else space_words(text)
 
 
-def stems_of(text: str, language: str) -> str:
-    """The text with the stems of its language; English is stemmed by the tokenizer of the field, which is faster."""
-    if language == "en" or language not in STEMMERS:
-        return text
-    words = word_analyzer().analyze(text)
-    return " ".join(stem_analyzer(language).analyze(" ".join(words)))
-
-
-@lru_cache(_STEM_CACHE_SIZE)
-def stem_of(word: str, language: str) -> str:
-    """The stem of a word as the index has it for documents in a language."""
-    stems = english_stem_analyzer().analyze(stems_of(word, language))
-    return stems[0] if len(stems) == 1 else word
-
-
 def count_words(text: str) -> int:
     """The approximate number of words of a `space_words` text, a hundred times as fast as analyzing it."""
     return (b" " + text.encode().translate(_LETTERS)).count(b" a")
 
 
-def to_tantivy(document: IndexDocument, chunk: int, texts: Mapping[str, str]) -> tantivy.Document:
-    """The document for Tantivy; `texts` are its `searchable_texts`."""
+def to_tantivy(
+    document: IndexDocument, chunk: int, texts: Mapping[str, str], length: int
+) -> tantivy.Document:
+    """The document for Tantivy; `texts` are its `searchable_texts`, `length` is the number of its words."""
     result = tantivy.Document()
     for name, value in texts.items():
         result.add_text(name, value)
@@ -239,7 +173,7 @@ def to_tantivy(document: IndexDocument, chunk: int, texts: Mapping[str, str]) ->
     result.add_unsigned("domain64", document.domain64)
     result.add_unsigned("inlinks", document.inlinks)
     result.add_unsigned("depth", document.depth)
-    result.add_unsigned(LENGTH, field_lengths(texts)[STEMS])
+    result.add_unsigned(LENGTH, length)
     result.add_float(PRIOR, page_prior(document.body, document.inlinks, document.depth))
     if document.published is not None:
         result.add_integer("published", microseconds(document.published))

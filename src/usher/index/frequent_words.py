@@ -8,6 +8,7 @@ from itertools import chain, zip_longest
 from typing import Final
 
 from usher.index import fields
+from usher.index.analyzers import word_analyzer
 from usher.index.clauses import all_documents
 from usher.index.fields import FILLER_WORD, HEADINGS, TITLE
 from usher.index.index_reader import IndexReader
@@ -44,5 +45,5 @@ def sampled_words(reader: IndexReader, limit: int) -> list[str]:
             document = reader.searcher.doc(address)
             body = fields.stored_text(document)[:SAMPLE_CHARACTERS]
             text = f"{fields.stored_fields(document).title} {body}"
-            counts.update(set(fields.word_analyzer().analyze(space_words(text))))
+            counts.update(set(word_analyzer().analyze(space_words(text))))
     return [word for word, _ in counts.most_common(limit)]

@@ -7,8 +7,8 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from usher.index import fields
-from usher.index.fields import BODY, REST, STEMMERS, STEMS, TITLE, TITLE_STEMS, URL
+from usher.index.analyzers import STEMMERS, stem_of, stop_word_analyzer, word_analyzer
+from usher.index.fields import BODY, REST, STEMS, TITLE, TITLE_STEMS, URL
 from usher.index.index_reader import IndexReader
 from usher.index.passages import PassageWords
 from usher.query.compounds import joined_spelling
@@ -125,9 +125,7 @@ class QueryWords:
         words = [token for group in self.query.groups for token in tokens_of(group[0].text)]
         stopped: dict[str, int] = {}
         for name in counts.keys() & STEMMERS.keys():
-            stopped[name] = len(words) - len(
-                fields.stop_word_analyzer(name).analyze(" ".join(words))
-            )
+            stopped[name] = len(words) - len(stop_word_analyzer(name).analyze(" ".join(words)))
         best = max(stopped, key=lambda name: (stopped[name], name in names, name), default="")
         return [best] if best and best not in names and stopped[best] >= _MIN_STOP_WORDS else []
 
@@ -136,7 +134,7 @@ class QueryWords:
         stems = self._stems.get(word)
         if stems is None:
             names = ("en", *self.languages)
-            stems = tuple(dict.fromkeys([fields.stem_of(word, name) for name in names]))
+            stems = tuple(dict.fromkeys([stem_of(word, name) for name in names]))
             self._stems[word] = stems
         return stems
 
@@ -145,7 +143,7 @@ class QueryWords:
         if is_required(group) or len(tokens := tokens_of(group[0].text)) != 1:
             return False
         names = self.languages or ("en",)
-        return any(not fields.stop_word_analyzer(name).analyze(tokens[0]) for name in names)
+        return any(not stop_word_analyzer(name).analyze(tokens[0]) for name in names)
 
     # -- statistics
 
@@ -167,7 +165,7 @@ class QueryWords:
         for term in (term for group in self.query.groups for term in group):
             for token in {*tokens_of(term.text), *filter(None, [joined_spelling(term.text)])}:
                 for name in names:
-                    forms[f"{name}:{token}"] = (fields.stem_of(token, name),)
+                    forms[f"{name}:{token}"] = (stem_of(token, name),)
                 for field in COUNTED_FIELDS[term.place]:
                     self.count(field, token)
         for stem in {stem for stems in forms.values() for stem in stems}:
@@ -216,7 +214,7 @@ def frequent(counts: Mapping[str, int], min_share: float, limit: int) -> list[st
 
 @lru_cache(_CACHE_SIZE)
 def tokens_of(text: str) -> tuple[str, ...]:
-    return tuple(fields.word_analyzer().analyze(space_words(text))[:MAX_TOKENS])
+    return tuple(word_analyzer().analyze(space_words(text))[:MAX_TOKENS])
 
 
 def words_of_term(text: str) -> list[QueryWord]:

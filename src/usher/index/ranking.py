@@ -9,6 +9,7 @@ corrected to the average of all servers.
 
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from tantivy import DocAddress, Document, SearchResult
@@ -132,7 +133,7 @@ def _adjusted(
     if correction:
         scores = list(map(correction.apply, scores, reader.lengths(addresses)))
     adjusted = zip(scores, addresses, strict=True)
-    return sorted(adjusted, key=lambda hit: -hit[0])
+    return sorted(adjusted, key=itemgetter(0), reverse=True)
 
 
 def _dampening(length: int, average: float) -> float:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from string import ascii_lowercase
 from typing import Final
 
-from usher.index.fields import BODY, STEMS, stem_of
+from usher.index.analyzers import stem_of
+from usher.index.fields import BODY, STEMS
 from usher.index.index_reader import IndexReader
 from usher.query.results import Suggestion
 from usher.query.tokens import UNSPACED_SCRIPTS, strip_accents
