@@ -3,7 +3,8 @@
 # make chaos         injects faults into a whole cluster in network namespaces, for hours
 # make chaos-quick   does the same in under five minutes
 # make check         checks format, lint, types and import order
-.PHONY: pictures test soak chaos chaos-quick check format migrations schema access conformance lock licences packages
+# make docs          builds the documentation site into build/site
+.PHONY: pictures test soak chaos chaos-quick check docs format migrations schema access conformance lock licences packages
 
 PY = .venv/bin/python
 
@@ -25,6 +26,10 @@ check: .venv/requirements-dev.lock
 	$(PY) -m ruff check
 	$(PY) -m mypy
 	.venv/bin/lint-imports
+
+# Fails on a broken link, a missing anchor or a page without a place in the navigation.
+docs: .venv/requirements-dev.lock
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 format: .venv/requirements-dev.lock
 	$(PY) -m ruff format

@@ -21,6 +21,7 @@ ACCEPTED = {
 }
 # Packages whose metadata names no exact licence; from the licence file of the package.
 FROM_LICENCE_FILE = {
+    "colorama": "BSD-3-Clause",
     "cronsim": "BSD-3-Clause",
     "jinja2": "BSD-3-Clause",
     "pypdfium2": "BSD-3-Clause AND Apache-2.0",
@@ -28,7 +29,6 @@ FROM_LICENCE_FILE = {
 # Packages that the lock installs only on some platforms or versions of Python.
 NOT_EVERYWHERE = {
     "backports-zstd": "PSF-2.0",
-    "colorama": "BSD-3-Clause",
     "psycopg-binary": "LGPL-3.0-only",
     "pycparser": "BSD-3-Clause",
     "uvloop": "MIT",
@@ -62,6 +62,16 @@ def locked() -> dict[str, str]:
     """Return name and version of every package in the lock."""
     text = (ROOT / "requirements.lock").read_text()
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
+
+
+def normal_name(name: str) -> str:
+    """Return the name of a package as locks and package URLs have it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def requirement_name(line: str) -> str:
+    """Return the name of the package that a requirement names."""
+    return normal_name(re.split(r"[^\w.-]", line, maxsplit=1)[0])
 
 
 def licence(name: str) -> str:

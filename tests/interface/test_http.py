@@ -115,6 +115,10 @@ def test_probes_say(door: Mgmt) -> None:
     assert door.get("/version").json["usher"] == __version__
 
 
+def test_metrics_are_short(door: Mgmt) -> None:
+    assert 50 < len(door.get("/metrics").body.splitlines()) < 400
+
+
 def test_metrics_count_verdicts(door: Mgmt) -> None:
     def counted() -> float:
         text = door.get("/metrics").body.decode()

@@ -73,4 +73,6 @@ def test_a_value_never_breaks_its_line(text: str) -> None:
 
 
 def test_metrics_are_exposed() -> None:
-    assert b"# TYPE usher_db_seconds histogram" in metrics_text()
+    assert b"# TYPE usher_db_seconds summary" in metrics_text()
+    assert b"usher_crawl_links_total 0.0" in metrics_text()
+    assert b"_created" not in metrics_text()

@@ -92,7 +92,24 @@ def run_service(app: App, work: Coroutine[Any, Any, None]) -> None:
     set_up_logging(level=app.settings.log_level, form=app.settings.log_format)
     gc.set_threshold(GC_THRESHOLD)
     with asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(work)
+        runner.run(with_signs_of_life(work))
+
+
+async def with_signs_of_life(work: Coroutine[Any, Any, None]) -> None:
+    from usher.background import background_tasks
+    from usher.systemd import send_signs_of_life
+    from usher.telemetry import Log
+
+    async with background_tasks(Log("systemd"), send_signs_of_life()):
+        await work
+
+
+def announce(message: str) -> None:
+    """Print that a service is ready, and report it to systemd."""
+    from usher.systemd import notify
+
+    echo(message)
+    notify("READY=1")
 
 
 def run_until_stopped(app: App, service: Service) -> None:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, get_args
 
 from usher.chunk_store import ChunkStore
 from usher.component_health import DISK_FULL, ComponentHealth, disk_problem
@@ -23,11 +23,13 @@ from usher.crawl.warc.chunk_writer import WarcChunkWriter
 from usher.crawl.warc.writer import CrawlInfo
 from usher.errors import Conflict, DiskUnusable, UsherError
 from usher.http.client.mgmt_client import Client
-from usher.messages.crawler import LinkChunk, PageReport, PageToFetch
+from usher.messages.crawler import LinkChunk, PageReport, PageResult, PageToFetch
 from usher.telemetry import CRAWLED_PAGES, Log, log_failure
 from usher.urls import UrlRefusal
 
 log = Log("crawl")
+for page_result in get_args(PageResult):  # from 0, so that Prometheus sees the first of each
+    CRAWLED_PAGES.labels(page_result)
 MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 1.0  # between two claims while there is no chunk
 DISK_RETRY_SECONDS: Final = 30.0  # after a failed write
 DISK_CHECK_SECONDS: Final = 1.0

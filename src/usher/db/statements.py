@@ -8,9 +8,11 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from prometheus_client import Summary
 from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import AsyncRowFactory, RowMaker, TupleRow, tuple_row
 
@@ -30,7 +32,12 @@ class Statement:
         # Without comments: the driver parses a text of more than 4 kB again at every call (0.2 ms).
         lines = (line.strip() for line in text.splitlines())
         self.query = "\n".join(line for line in lines if not line.startswith("--")).encode()
-        self._seconds = DB_SECONDS.labels(f"{store}.{name}")
+        self._label = f"{store}.{name}"
+
+    @cached_property
+    def _seconds(self) -> Summary:
+        """The statement's series, which begins with its first run: a process runs few of the statements it loads."""
+        return DB_SECONDS.labels(self._label)
 
     async def rows(self, conn: AsyncConnection[TupleRow], of: type[T], **given: Any) -> list[T]:  # noqa: ANN401
         """Return every row as a value of the given class, column by column."""

@@ -119,6 +119,11 @@ def complaint(ping: Ping) -> str:
     return f"it answered {str(ping.status)[:40]!a}"
 
 
+def measured_health(declared: str, health: Health) -> str:
+    """The health for the metric: a silent component that declared its end is `stopped`, not a failure."""
+    return "stopped" if declared == "waiting" and health == "failure" else health
+
+
 def judge(record: HealthRecord, ping: Ping, now: datetime, limits: HealthLimits) -> Judgement:
     """Return the record after a ping, with an event if the health changed."""
     now = max(now, record.since)  # the clock of another watchdog may be ahead

@@ -342,7 +342,10 @@ class Watchdog:
         """Update the metrics."""
         COMPONENTS_BY_HEALTH.clear()
         listed = await components.list_components(conn)
-        kinds = Counter((component.type or "unknown", component.health) for component in listed)
+        kinds = Counter(
+            (item.type or "unknown", health.measured_health(item.state, item.health))
+            for item in listed
+        )
         for kind, n in kinds.items():
             COMPONENTS_BY_HEALTH.labels(*kind).set(n)
         UNPLACED_CHUNKS.clear()

@@ -17,6 +17,7 @@ class JobTypeMetrics:
         self.seconds = RUN_SECONDS.labels(type_)
         self._type = type_
         self._runs: dict[JobState, Counter] = {}
+        self.runs(JobState.PERMANENT_ERROR)  # from 0, so that Prometheus sees the first failure
 
     def runs(self, state: JobState) -> Counter:
         """Return the counter of runs that ended in a state."""

@@ -5,6 +5,9 @@ from usher.telemetry import counter, gauge, histogram
 SEARCHES = counter(
     "usher_search_total", "Searches, by result: complete, partial or unanswered.", "result"
 )
+# From 0, so that Prometheus sees the first of each.
+for result in ("complete", "partial", "unanswered"):
+    SEARCHES.labels(result)
 SEARCH_SECONDS = histogram(
     "usher_search_seconds",
     "Time from a query to its result, including snippets.",

@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from usher.cli.actions.local_progress import MAX_REASON_CHARACTERS, ProgressDisplay, result_lines
-from usher.cli.app import App
+from usher.cli.app import App, announce
 from usher.cli.output import echo
 from usher.cli.queue_access import queue_transaction
 from usher.crawl.service import make_fetcher
@@ -240,7 +240,7 @@ async def run_up(app: App, options: LocalRunOptions) -> None:
         if not run.stop.is_set():
             await add_tasks(app)
             mgmt = run.stack.ports.mgmt_url
-            echo(f"Search page: {run.stack.address}, MGMT: {mgmt} (press Ctrl-C to stop)")
+            announce(f"Search page: {run.stack.address}, MGMT: {mgmt} (press Ctrl-C to stop)")
         await run.stop.wait()
 
 

@@ -7,6 +7,7 @@ import click
 from usher.cli import actions
 from usher.cli.app import (
     App,
+    announce,
     bind_option,
     host_option,
     json_option,
@@ -63,7 +64,7 @@ def crawler(
 
     settings, load = app.settings_for(mgmt), CrawlerLoad(pages=pages, chunks=chunks)
     given = CrawlerOptions(bind=read_bind(bind), load=load, **options)
-    run_until_stopped(app, lambda stop: run_crawler(settings, given, stop, ready=echo))
+    run_until_stopped(app, lambda stop: run_crawler(settings, given, stop, ready=announce))
 
 
 @click.command()

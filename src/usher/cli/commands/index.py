@@ -7,6 +7,7 @@ import click
 from usher.cli.app import (
     App,
     WholeNumber,
+    announce,
     bind_option,
     host_option,
     mgmt_option,
@@ -14,7 +15,6 @@ from usher.cli.app import (
     range_option,
     run_until_stopped,
 )
-from usher.cli.output import echo
 
 
 @click.command()
@@ -53,7 +53,7 @@ def builder(
 
     settings, cores = app.settings_for(mgmt), processes or available_cores()
     given = BuilderOptions(bind=read_bind(bind), processes=cores, **options)
-    run_until_stopped(app, lambda stop: run_builder(settings, given, stop, ready=echo))
+    run_until_stopped(app, lambda stop: run_builder(settings, given, stop, ready=announce))
 
 
 @click.command("index-server")
@@ -80,4 +80,4 @@ def index_server(app: App, /, *, mgmt: str | None, bind: str, **options: Any) ->
     from usher.index.server import IndexServerOptions, run_index_server
 
     settings, given = app.settings_for(mgmt), IndexServerOptions(bind=read_bind(bind), **options)
-    run_until_stopped(app, lambda stop: run_index_server(settings, given, stop, ready=echo))
+    run_until_stopped(app, lambda stop: run_index_server(settings, given, stop, ready=announce))

@@ -7,6 +7,7 @@ import click
 from usher.cli import actions
 from usher.cli.app import (
     App,
+    announce,
     bind_option,
     host_option,
     json_option,
@@ -16,7 +17,6 @@ from usher.cli.app import (
     run,
     run_until_stopped,
 )
-from usher.cli.output import echo
 
 FRONT_URL = "http://127.0.0.1:8400"
 
@@ -44,7 +44,7 @@ def front(app: App, /, *, mgmt: str | None, bind: str, **options: Any) -> None: 
     from usher.search.front_end import FrontEndOptions, run_front_end
 
     settings, given = app.settings_for(mgmt), FrontEndOptions(bind=read_bind(bind), **options)
-    run_until_stopped(app, lambda stop: run_front_end(settings, given, stop, ready=echo))
+    run_until_stopped(app, lambda stop: run_front_end(settings, given, stop, ready=announce))
 
 
 @click.command()

@@ -5,8 +5,7 @@ from typing import Any
 
 import click
 
-from usher.cli.app import App, WholeNumber, bind_option, pass_app, run_service
-from usher.cli.output import echo
+from usher.cli.app import App, WholeNumber, announce, bind_option, pass_app, run_service
 
 metrics_option = click.option(
     "--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at http://HOST:PORT/metrics."
@@ -34,7 +33,7 @@ def mgmt(app: App, bind: str, *, insecure: bool) -> None:
     from usher.queue.policy import read_policies
 
     address, rules = read_bind(bind), read_policies(app.loaded.workers)
-    options: dict[str, Any] = {"insecure": insecure, "rules": rules, "ready": echo}
+    options: dict[str, Any] = {"insecure": insecure, "rules": rules, "ready": announce}
     run_service(
         app, serve(app.settings, address, extra_endpoints=console_and_feeds(app.loaded), **options)
     )
@@ -73,7 +72,7 @@ def manager(
     from usher.queue.service import QueueServiceOptions, run_manager
 
     options = QueueServiceOptions(host, frozenset(types), limit)
-    run_service(app, with_metrics(metrics, run_manager(app.loaded, options, ready=echo)))
+    run_service(app, with_metrics(metrics, run_manager(app.loaded, options, ready=announce)))
 
 
 @click.command()
@@ -91,7 +90,7 @@ def scheduler(app: App, metrics: str | None) -> None:
     """
     from usher.queue.service import run_scheduler
 
-    run_service(app, with_metrics(metrics, run_scheduler(app.settings, ready=echo)))
+    run_service(app, with_metrics(metrics, run_scheduler(app.settings, ready=announce)))
 
 
 async def with_metrics(address: str | None, work: Coroutine[Any, Any, None]) -> None:

@@ -4,9 +4,8 @@ from datetime import timedelta
 
 import click
 
-from usher.cli.app import App, pass_app, range_option, run_service
+from usher.cli.app import App, announce, pass_app, range_option, run_service
 from usher.cli.commands.services import metrics_option, with_metrics
-from usher.cli.output import echo
 
 
 @click.command()
@@ -37,5 +36,5 @@ def watchdog(
     from usher.mgmt.watchdog import watch
 
     limits = HealthLimits(misses, timedelta(seconds=probation), timedelta(seconds=grace))
-    work = watch(app.settings, ready=echo, tick=every, limits=limits)
+    work = watch(app.settings, ready=announce, tick=every, limits=limits)
     run_service(app, with_metrics(metrics, work))
