@@ -333,6 +333,6 @@ def test_a_copy_of_the_programs_has_their_libraries(tmp_path: Path) -> None:
     (copy / "bin").mkdir(parents=True)  # an incomplete copy of an earlier version
     programs = copy_binaries(find_binaries(""), copy)
     assert programs.directory.is_relative_to(copy)
-    command = [programs.directory / "initdb", "--version"]
+    command = [str(programs.directory / "initdb"), "--version"]
     done = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -163,7 +163,8 @@ def test_ctrl_c_ends_soon_and_the_same_command_continues(
     )
     assert eventually(lambda: any(map(Path.is_file, (backup / "files").rglob("*"))), 30)
     process.send_signal(signal.SIGINT)
-    os.setpriority(os.PRIO_PROCESS, process.pid, 0)
+    for thread in Path(f"/proc/{process.pid}/task").iterdir():
+        os.setpriority(os.PRIO_PROCESS, int(thread.name), 0)
     _, said = process.communicate(timeout=30)
     assert (process.returncode, "interrupted" in said) == (130, True)
     assert f"To continue it: usher backup create {backup}" in said

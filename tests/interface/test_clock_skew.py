@@ -44,7 +44,7 @@ def test_leases_and_signs_of_life_are_written_in_the_databases_time(
     database: str, tmp_path: Path, offset: str
 ) -> None:
     at_once(database)
-    with mgmt(database, tmp_path / "log", settings=clock(offset)) as skewed:
+    with mgmt(database, tmp_path / "log", settings=clock(offset), is_forked=False) as skewed:
         skewed.knock("https://example.com/", "https://example.com/2")
         claimed(skewed)
     assert timedelta(minutes=4) < one(database, LEASE_LEFT) <= LEASE
@@ -59,7 +59,7 @@ def test_a_report_is_accepted_whatever_the_clock_of_this_mgmt(
     with mgmt(database, tmp_path / "right") as right:
         right.knock("https://example.com/", "https://example.com/2")
         [link, *_] = claimed(right)
-        with mgmt(database, tmp_path / "ahead", settings=clock("+1h")) as ahead:
+        with mgmt(database, tmp_path / "ahead", settings=clock("+1h"), is_forked=False) as ahead:
             crawler = Component(ahead, host="127.0.0.1:7000")
             kept = crawler.post("/set_link_state", link=link, state="crawled", chunk_id="101")
             assert kept["state"] == "crawled"

@@ -52,6 +52,8 @@ where table_schema in ('work', 'control') and table_type = 'BASE TABLE' order by
 """
 # Who called is known by their call, refused or not; a sign of life is no news.
 MET = {("work", "component"), ("work", "event")}
+# MGMT stores URLs that the door refused some seconds later, and figures of each minute.
+RECORDS = {("work", "refused_url"), ("work", "history")}
 REFUSED = 400
 BAD = frozenset({REFUSED, 413, 415, 422})
 
@@ -62,7 +64,7 @@ class Book:
     def __init__(self, conn: psycopg.Connection) -> None:
         self.conn = conn
         found = conn.execute(TABLES).fetchall()
-        self.tables = [(schema, name) for schema, name in found]
+        self.tables = [(schema, name) for schema, name in found if (schema, name) not in RECORDS]
         self.query = sql.SQL(" union all ").join(map(digest, self.tables))
         self.last = self.read()
 

@@ -124,8 +124,8 @@ def test_doctor_warns_of_root(database: str, home: Path) -> None:
 def test_doctor_warns_of_a_public_bind(database: str, home: Path, tmp_path: Path) -> None:
     public = ("--bind", "0.0.0.0:0", "--insecure")
     with (
-        mgmt(database, tmp_path / "closed") as closed,
-        mgmt(database, tmp_path / "open", *public) as opened,
+        mgmt(database, tmp_path / "closed", is_forked=False) as closed,
+        mgmt(database, tmp_path / "open", *public, is_forked=False) as opened,
     ):
         details = [warning["detail"] for warning in warnings(database, home, "network")]
     ports = [f":{server.address.rpartition(':')[2].strip('/')}," for server in (closed, opened)]

@@ -30,6 +30,7 @@ DEBIAN = Path("/usr/lib/postgresql/15/bin")
 MEMORY_DIRECTORY = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a directory of its own in it
 MIN_MEMORY_BYTES = 6_000_000_000
 NUMBERS = count(1)
+SHARED = "shared_usher"  # the database of tests that roll back
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,8 @@ async def migrated(server: Server) -> Server:
         await roles.create(conn)
         for role in roles.ROLES:
             await roles.set_password(conn, role, str(password))
+    async with await connect(server.dsn) as admin:
+        await admin.execute(f"create database {SHARED} template {server.template}".encode())
     return server
 
 
@@ -136,8 +139,9 @@ def all_in(dsn: str, lease: EmbeddedServerLease | None = None) -> AreaDatabases:
 
 @pytest.fixture
 async def conn(migrated: Server) -> AsyncIterator[Connection]:
+    """A transaction that is rolled back. Its dead rows and used numbers stay, so it is not in the template."""
     async with (
-        await connect(migrated.database(migrated.template)) as connection,
+        await connect(migrated.database(SHARED)) as connection,
         connection.transaction(force_rollback=True),
     ):
         yield connection

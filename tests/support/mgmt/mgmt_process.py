@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from support.processes.command_forker import ForkedCommand, nursery
 from usher import local_secret
@@ -119,22 +119,51 @@ class Mgmt:
             self.process.stdout.close()
 
 
+def run_command(
+    words: list[str], environment: dict[str, str], stderr: IO[str]
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "usher", *words],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+    )
+
+
+def fork_command(words: list[str], environment: dict[str, str], stderr: IO[str]) -> ForkedCommand:
+    reader, writer = os.pipe()
+    with open(os.devnull, "rb") as stdin:  # noqa: PTH123 - a stream
+        streams = [stdin.fileno(), writer, stderr.fileno()]
+        process = nursery().start(words, environment, None, streams)
+    os.close(writer)
+    process.stdout = open(reader)  # noqa: PTH123, SIM115 - a pipe, which Mgmt closes
+    return process
+
+
 @contextmanager
 def mgmt(
-    dsn: str, log: Path, *words: str, level: str = "info", settings: Mapping[str, str] | None = None
+    dsn: str,
+    log: Path,
+    *words: str,
+    level: str = "info",
+    settings: Mapping[str, str] | None = None,
+    is_forked: bool = True,
 ) -> Iterator[Mgmt]:
-    """`usher mgmt` on any free port, once it is ready; killed at the end if it still runs."""
+    """`usher mgmt` on any free port, once it is ready; killed at the end if it still runs.
+
+    One that is not forked takes longer to start, and has its command line and LD_PRELOAD.
+    """
     clean = {name: value for name, value in os.environ.items() if "USHER" not in name}
     data = log.with_name(f"{log.name}.data")
     environment = {**clean, "DATABASE_URL": dsn, "USHER_LOG_LEVEL": level, "USHER_DATA": str(data)}
     environment |= settings or {}
-    reader, writer = os.pipe()
-    with log.open("w") as stderr, open(os.devnull, "rb") as stdin:  # noqa: PTH123 - a stream
-        command = ["mgmt", "--bind", "127.0.0.1:0", *words]
-        streams = [stdin.fileno(), writer, stderr.fileno()]
-        process = nursery().start(command, environment, None, streams)
-    os.close(writer)
-    process.stdout = open(reader)  # noqa: PTH123, SIM115 - a pipe, which Mgmt closes
+    command = ["mgmt", "--bind", "127.0.0.1:0", *words]
+    with log.open("w") as stderr:
+        start = fork_command if is_forked else run_command
+        process = start(command, environment, stderr)
+    assert process.stdout is not None
     address = process.stdout.readline().strip()
     with Mgmt(process, address, log, data) as running:
         assert address, log.read_text()
