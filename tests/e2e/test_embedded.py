@@ -23,7 +23,9 @@ from support.processes.killable import (
 )
 from usher.db.embedded import account
 from usher.db.embedded.account_files import give_directory
+from usher.db.embedded.binaries import find_binaries
 from usher.db.embedded.server_lease import lease_server
+from usher.db.embedded.supervisor import copy_binaries
 from usher.errors import DataUnusable, NoServer, ServerUnusable, WrongVersion
 
 pytestmark = pytest.mark.soak
@@ -323,3 +325,14 @@ def test_root_makes_the_user_where_there_is_none(monkeypatch: pytest.MonkeyPatch
         assert account.create_account() == account.account_named(account.ACCOUNT_NAME)
     finally:
         subprocess.run(["userdel", account.ACCOUNT_NAME], check=True)
+
+
+def test_a_copy_of_the_programs_has_their_libraries(tmp_path: Path) -> None:
+    """As root, the programs of an installation in a private home are copied to where their user can run them."""
+    copy = tmp_path / "postgresql"
+    (copy / "bin").mkdir(parents=True)  # an incomplete copy of an earlier version
+    programs = copy_binaries(find_binaries(""), copy)
+    assert programs.directory.is_relative_to(copy)
+    command = [str(programs.directory / "initdb"), "--version"]
+    done = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -119,13 +119,24 @@ def open_cluster(data: Path, pg_bin: str, port: int) -> Cluster:
 
 
 def copy_binaries(programs: binaries.Binaries, target: Path) -> binaries.Binaries:
-    """Copy the programs to where the unprivileged user can run them; it cannot enter a venv in a private home."""
-    if not target.exists():
+    """Copy the programs to where the unprivileged user can run them; it cannot enter a venv in a private home.
+
+    They find the libraries of their wheel in a directory beside its package, which is copied too.
+    """
+    installation = programs.directory.parent
+    package = installation.parent
+    libraries = package.with_name(f"{package.name}.libs")
+    copy = target / package.name / installation.name
+    if not copy.exists():
         partial = target.with_name(f"{target.name}.{os.getpid()}")
-        shutil.copytree(programs.directory.parent, partial, symlinks=True)
-        partial.chmod(0o755)
+        shutil.copytree(installation, partial / package.name / installation.name, symlinks=True)
+        if libraries.exists():
+            shutil.copytree(libraries, partial / libraries.name, symlinks=True)
+        for directory in (partial, *partial.iterdir()):
+            directory.chmod(0o755)
+        shutil.rmtree(target, ignore_errors=True)  # a copy without the libraries
         partial.rename(target)
-    return binaries.Binaries(target / programs.directory.name, programs.version)
+    return binaries.Binaries(copy / programs.directory.name, programs.version)
 
 
 def send_report(report: StartReport) -> None:
