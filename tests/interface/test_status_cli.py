@@ -57,6 +57,19 @@ def populate(dsn: str) -> None:
     )  # fmt: skip
 
 
+def test_a_host_is_being_crawled_only_while_usher_runs(database: str) -> None:
+    at(database, "add", "x.example/a")
+    change(
+        database,
+        "insert into work.component (host, type, registered_at) values ('c:1', 'crawler', now() - interval '1 day')",
+        "update work.hosts set held_by = (select id from work.component), claim_at = now() + interval '1 hour', "
+        "ready_at = now() + interval '1 hour'",
+    )  # fmt: skip
+    assert "1 of a crawl that stopped" in at(database, "status").out
+    change(database, "update work.component set seen_at = now()")
+    assert "1 being crawled" in at(database, "status").out
+
+
 def test_an_empty_database_is_healthy(database: str) -> None:
     ran = at(database, "status")
     assert ran.code == 0, ran.err

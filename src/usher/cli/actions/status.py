@@ -48,6 +48,7 @@ HOST_STATES = {
     "due": "due",
 }
 MAX_REASON_CHARACTERS = 1_000
+STOPPED_STATES = {"held": "of a crawl that stopped"}  # after a restore, or until a lease ends
 AREAS = ("work", "control")
 
 
@@ -158,7 +159,8 @@ def summary_fields(work: WorkStatus, now: datetime) -> Iterator[tuple[str, str]]
     yield "pages", f"{'' if pages.exact else '≈ '}{pages.known:,} known"
     if pages.oldest_url:
         yield "", f"ready and waiting longest: {printable(pages.oldest_url)}"
-    counts = [(getattr(hosts, name), label) for name, label in HOST_STATES.items()]
+    labels = HOST_STATES if work.running else {**HOST_STATES, **STOPPED_STATES}
+    counts = [(getattr(hosts, name), label) for name, label in labels.items()]
     yield "hosts", ", ".join(f"{capped(n)} {label}" for n, label in counts if n) or "none waiting"
     for host in (host for host in hosts.longest if host.troubles):
         yield "", f"{host.name} rests until {time_text(host.until, now)}: {printable(host.reason)}"
