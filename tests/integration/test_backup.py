@@ -167,7 +167,8 @@ def test_ctrl_c_ends_soon_and_the_same_command_continues(
         store.path(chunk).parent.mkdir(exist_ok=True)
         store.path(chunk).write_bytes(b"index")
     process = subprocess.Popen(
-        [*USHER, "backup", "create", str(backup)],
+        # Tests that run in the background of a shell ignore SIGINT, and so would this process.
+        ["env", "--default-signal=INT", *USHER, "backup", "create", str(backup)],
         env=clean({"DATABASE_URL": installation.dsn, "USHER_DATA": str(installation.data)}),
         stderr=subprocess.PIPE,
         text=True,
