@@ -327,6 +327,34 @@ def test_root_makes_the_user_where_there_is_none(monkeypatch: pytest.MonkeyPatch
         subprocess.run(["userdel", account.ACCOUNT_NAME], check=True)
 
 
+@pytest.mark.skipif(not ROOT, reason="only root makes users")
+def test_processes_that_start_together_on_a_new_machine_get_one_user(tmp_path: Path) -> None:
+    """Two runs of useradd together replaced the user by one with another id; a server then never became ready."""
+    without_user = f"""
+        set -e
+        cp -a /etc {tmp_path}/etc
+        sed -i /^{account.ACCOUNT_NAME}:/d {tmp_path}/etc/passwd {tmp_path}/etc/group
+        rm -f {tmp_path}/etc/shadow {tmp_path}/etc/gshadow
+        mount --bind {tmp_path}/etc /etc
+        for number in 1 2 3 4 5 6; do "$0" -c "$1" & done
+        wait
+    """
+    program = (
+        "import os\n"
+        "from usher.db.embedded import account\n"
+        "os.write(1, f'{account.server_account().uid}\\n'.encode())"  # in one piece
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "bash", "-c", without_user, sys.executable, program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unshare failed" in done.stderr:
+        pytest.skip(f"no namespaces here: {done.stderr.strip()}")
+    assert (len(done.stdout.split()), len(set(done.stdout.split()))) == (6, 1), done.stderr
+
+
 def test_a_copy_of_the_programs_has_their_libraries(tmp_path: Path) -> None:
     """As root, the programs of an installation in a private home are copied to where their user can run them."""
     copy = tmp_path / "postgresql"

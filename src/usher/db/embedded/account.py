@@ -6,13 +6,16 @@ import shutil
 import signal
 import stat
 import subprocess
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
+from usher.db.embedded.locks import exclusive_lock
 from usher.errors import ServerUnusable
 
-ACCOUNT_NAME = "usher"
+ACCOUNT_NAME: Final = "usher"
+CREATION_LOCK: Final = Path("/run/usher-account.lock")  # only root may create files in /run
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,11 @@ def server_account() -> ServerAccount:
     """Return the current user, or the dedicated user `usher` if that is root."""
     if os.geteuid() != 0:
         return account_named(pwd.getpwuid(os.geteuid()).pw_name)
-    return account_named(ACCOUNT_NAME) if user_exists(ACCOUNT_NAME) else create_account()
+    if user_exists(ACCOUNT_NAME):
+        return account_named(ACCOUNT_NAME)
+    # Two runs of useradd at the same time can add the user twice, with two user ids.
+    with exclusive_lock(CREATION_LOCK) if CREATION_LOCK.parent.is_dir() else nullcontext():
+        return account_named(ACCOUNT_NAME) if user_exists(ACCOUNT_NAME) else create_account()
 
 
 def account_named(name: str) -> ServerAccount:
@@ -114,7 +121,6 @@ def create_account() -> ServerAccount:
         reason = done.stderr.strip()
     except OSError as error:
         reason = str(error)
-    # Another process may have created it at the same time.
     if user_exists(ACCOUNT_NAME):
         return account_named(ACCOUNT_NAME)
     raise ServerUnusable(
