@@ -1,10 +1,11 @@
 # make test          runs the tests
 # make soak          runs long tests, and all tests again on Debian's PostgreSQL
+# make failed        runs the tests that failed in the last run once more
 # make chaos         injects faults into a whole cluster in network namespaces, for hours
 # make chaos-quick   does the same in under five minutes
 # make check         checks format, lint, types and import order
 # make docs          builds the documentation site into build/site
-.PHONY: pictures test soak chaos chaos-quick check docs format migrations schema access conformance lock licences packages
+.PHONY: pictures test soak failed chaos chaos-quick check docs format migrations schema access conformance lock licences packages
 
 PY = .venv/bin/python
 
@@ -13,6 +14,10 @@ test: .venv/requirements-dev.lock packages
 
 soak: .venv/requirements-dev.lock packages
 	$(PY) -m pytest -n 4 --dist worksteal -m "soak or debian" $(ARGS)
+
+# Runs the tests that failed in the last run once more, one after the other, without a worker.
+failed: .venv/requirements-dev.lock
+	$(PY) -m pytest --last-failed --last-failed-no-failures none $(ARGS)
 
 # Needs root and iproute2; docs/chaos.md explains the table. ARGS="--seed 7" repeats a run.
 chaos: .venv/requirements-dev.lock packages
