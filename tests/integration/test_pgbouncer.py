@@ -92,7 +92,9 @@ async def test_other_modes_are_refused_at_the_first_connection(
                 pass
 
 
-@pytest.mark.parametrize("words", [["status"], ["watchdog"], ["scheduler"], ["mgmt"]])
+@pytest.mark.parametrize(
+    "words", [["status"], ["watchdog"], ["scheduler"], ["mgmt", "--bind", "127.0.0.1:0"]]
+)
 def test_commands_say_which_mode_they_need(
     migrated: Server, database: str, words: list[str]
 ) -> None:
