@@ -15,7 +15,7 @@ from support.mgmt.mgmt_process import mgmt
 from usher.db.pool import Connection, connect
 from usher.db.statements import Statements
 from usher.door import admin
-from usher.mgmt import components, console_sessions, page_list, queries
+from usher.mgmt import components, console_sessions, event_list, page_list, queries
 from usher.mgmt.page_list import PageConditions
 from usher.queue import queries as job_queries
 
@@ -53,12 +53,14 @@ PATHS = (
     "/actions/host-pause?host=h0500.many.com",
 )
 LISTS: list[tuple[Statements, str, dict[str, Any]]] = [
-    (components.store, "operator_events", {"before": 2**62, "n": 50}),
+    (event_list.store, "list_events", {"only_actions": True, "kind": None, "subject": None, "actor": None, "contains": None,
+                                       "since": None, "before": 2**62, "most": 10_000, "n": 50}),
     (components.store, "events", {"before": 2**62, "n": 50}),
     (admin.store, "list_hosts", {"after": "h0500", "policy": None, "contains": None, "due_at": None,
-                                 "low": None, "high": None, "n": 50}),
-    (queries.store, "list_chunks", {"stage": None, "crawler": None, "builder": None, "after": 2**62, "n": 50}),
-    (queries.store, "list_chunks", {"stage": "failed", "crawler": None, "builder": None, "after": 2**62,
+                                 "low": None, "high": None, "cadence": None, "reason": None, "n": 50}),
+    (queries.store, "list_chunks", {"stage": None, "crawler": None, "builder": None, "reason": None, "after": 2**62,
+                                    "n": 50}),
+    (queries.store, "list_chunks", {"stage": "failed", "crawler": None, "builder": None, "reason": None, "after": 2**62,
                                     "n": 50}),
     (console_sessions.store, "check_session", {"hash": b"x", "operator": "x", "now": "2026-11-18"}),
 ]  # fmt: skip

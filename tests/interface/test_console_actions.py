@@ -130,9 +130,35 @@ CASES = {
         {"type": "fetch", "command": "sh -c 'echo \"a b\"'", "resource": "site"},
         "select type, program, args, resource_id, state from control.job order by id",
     ),
-    "task-schedule": ActionCase(
-        {"task": "1", "hour": "5", "minute": "30"},
-        "select periodicity, hour, minute, cron from control.task",
+    "resource-set": ActionCase(
+        {"resource": "site", "capacity": "3", "interval": "90s"},
+        "select name, capacity, interval from control.resource",
+    ),
+    "task-add": ActionCase(
+        {
+            "name": "report",
+            "command": "report.sh",
+            "cron": "0 8 * * MON",
+            "timezone": "Europe/Paris",
+            "type": "fetch",
+        },
+        "select name, type, program, args, periodicity, hour, minute, cron, timezone, resource_id from control.task",
+    ),
+    "task-edit": ActionCase(
+        {
+            "task": "1",
+            "hour": "5",
+            "minute": "30",
+            "name": "early",
+            "command": "sh -c 'echo \"a b\"'",
+            "resource": "site",
+        },
+        "select name, program, args, periodicity, hour, minute, cron, resource_id from control.task",
+    ),
+    "jobs-cancel": ActionCase(
+        {"state": "pending", "type": "fetch", "limit": "1", "because": "wrong host"},
+        "select state, message from control.job_log order by id",
+        ("update control.job set state = 'pending' where type = 'fetch'",),
     ),
     "token-revoke": ActionCase(
         {"token": "leaked"}, "select revoked_at is null from work.token where name = 'leaked'"
@@ -150,6 +176,10 @@ CASES = {
         ("update work.component set draining = true",),
     ),
 }
+
+
+# What they change was not there before.
+WITHOUT_VALUE_BEFORE = {"job-add", "task-add", "task-run", "host-recrawl"}
 
 
 @pytest.fixture
@@ -206,12 +236,13 @@ def do(admin: FormClient, name: str, fields: dict[str, str]) -> list[str]:
 
 
 def check_audit(database: str, name: str, fields: dict[str, str], command: list[str]) -> None:
-    """The last event says who did what to what, with which values, and when."""
-    [(kind, actor, subject, printed, after, reason, is_recent)] = rows(
+    """The last event says who did what to what, with which values before and after, and when."""
+    [(kind, actor, subject, printed, before, after, reason, is_recent)] = rows(
         database,
-        "select kind, actor, subject, command, after, reason, at > now() - interval '1 minute' "
+        "select kind, actor, subject, command, before, after, reason, at > now() - interval '1 minute' "
         "from work.event where actor is not null order by id desc limit 1",
     )
+    assert bool(before) == (name not in WITHOUT_VALUE_BEFORE), name
     assert (kind, actor) == (f"console_{name.replace('-', '_')}", "token admin-person")
     assert subject == next(iter(fields.values()))
     assert shlex.split(printed) == ["usher", *command]

@@ -75,8 +75,8 @@ def test_the_first_screen_has_the_data_of_the_status(
     assert data["work"]["pages"]["waiting"] == own["work"]["pages"]["waiting"] == 2
     for problem in own["holdups"]:
         assert problem["words"] in body
-    assert '<meta http-equiv="refresh"' not in body
-    assert '<meta http-equiv="refresh" content="10">' in admin.page("/?refresh=1")
+    assert 'id="live"' in body
+    assert 'http-equiv="refresh"' not in body  # which nobody could pause
 
 
 def test_the_first_screen_names_busy_hosts_and_top_queries(

@@ -5,6 +5,7 @@ import msgspec
 from usher.api.access import READ, work
 from usher.api.callers import role_named
 from usher.api.context import MgmtCall
+from usher.api.event_access import visible_event
 from usher.api.mgmt_calls import database_time, lease_holders, mgmt_connection
 from usher.errors import NotFound
 from usher.http.server.bodies import check_count
@@ -96,5 +97,6 @@ async def list_events(call: MgmtCall[EventsQuery]) -> EventList:
         host = query.host
         component = None if host is None else (await components.show(conn, host, kind)).id
         records = await components.events(conn, component, query.limit, before=query.before)
-    events = msgspec.convert(records, list[EventView], from_attributes=True)
+    shown = [visible_event(call, record) for record in records]
+    events = msgspec.convert(shown, list[EventView], from_attributes=True)
     return EventList(events, events[-1].id if len(events) == query.limit else None)

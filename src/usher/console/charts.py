@@ -9,6 +9,7 @@ from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time
 from usher.console.lists.list_query import choice
 from usher.console.page import ConsolePage
+from usher.db.pool import Connection
 from usher.mgmt import history
 from usher.mgmt.history import HistoryPoint, Metric, Period
 from usher.observe.status_report import read_transaction
@@ -21,7 +22,8 @@ SPAN_PERIODS: Final[Mapping[Span, tuple[Period, int, timedelta]]] = {
     "day": ("hour", 24, timedelta(hours=1)),
     "month": ("day", 30, timedelta(days=1)),
 }
-WIDTH, HEIGHT = 480.0, 120.0
+WIDTH, HEIGHT = CHART_SIZE = (480.0, 120.0)
+CHART_REFRESH_SECONDS: Final = 30
 TIME_FORMATS: Final[Mapping[Span, str]] = {"hour": "%H:%M", "day": "%d %b %H:%M", "month": "%d %b"}
 DASHES: Final = ("solid", "dashed", "dotted", "mixed", "sparse")
 
@@ -44,7 +46,7 @@ CHARTS: Final = (
     ChartDefinition("Pages waiting", {"pages_waiting": "waiting"}, ""),
     ChartDefinition(
         "Time from fetch to searchable",
-        {"seconds_to_search_p50": "half of the chunks", "seconds_to_search_p95": "95 %"},
+        {"seconds_to_search_p50": "p50", "seconds_to_search_p95": "p95"},
         " s",
     ),
     ChartDefinition(
@@ -69,7 +71,7 @@ CHARTS: Final = (
         "",
     ),
     ChartDefinition("Queries", {"queries": "queries"}, ""),
-    ChartDefinition("Time of queries", {"query_seconds_p95": "95 %"}, " s"),
+    ChartDefinition("Time of queries", {"query_seconds_p95": "p95"}, " s"),
 )
 
 
@@ -106,14 +108,28 @@ class ChartView:
 async def charts_page(call: MgmtCall[Any]) -> ConsolePage:
     """The charts of the last hour, day or 30 days."""
     span, now = choice(call, "span", SPANS) or "hour", database_time(call)
+    async with read_transaction(call.context.mgmt_db) as conn:
+        points, start = await read_points(conn, span, now)
+    views = [chart_view(definition, points, span, start) for definition in CHARTS]
+    values = {"charts": views, "span": span, "spans": SPANS, "size": CHART_SIZE}
+    data = {"span": span, "points": points}
+    return ConsolePage("charts.html", "Charts", values, data, live_seconds=CHART_REFRESH_SECONDS)
+
+
+async def hour_charts(conn: Connection, now: datetime) -> list[ChartView]:
+    """The charts of the last hour."""
+    points, start = await read_points(conn, "hour", now)
+    return [chart_view(definition, points, "hour", start) for definition in CHARTS]
+
+
+async def read_points(
+    conn: Connection, span: Span, now: datetime
+) -> tuple[list[HistoryPoint], datetime]:
+    """The figures of a span, and its start."""
     period, number, step = SPAN_PERIODS[span]
     first = history.period_starts(now.astimezone(UTC).replace(second=0, microsecond=0))[period]
     start = first - number * step
-    async with read_transaction(call.context.mgmt_db) as conn:
-        points = await history.points(conn, period, since=start)
-    views = [chart_view(definition, points, span, start) for definition in CHARTS]
-    values = {"charts": views, "span": span, "spans": SPANS, "size": (WIDTH, HEIGHT)}
-    return ConsolePage("charts.html", "Charts", values, {"span": span, "points": points})
+    return await history.points(conn, period, since=start), start
 
 
 def chart_view(
@@ -158,4 +174,4 @@ def line_path(
 
 
 def number_text(number: float, unit: str) -> str:
-    return f"{number:,.2f}{unit}" if unit else f"{number:,.0f}"
+    return f"{number:,.3g}{unit}" if unit else f"{number:,.0f}"

@@ -15,7 +15,22 @@ from usher.api.server import ExtraEndpoints
 from usher.console import explanation, landing_page, login, render
 from usher.console.action_pages import action_form, do_action, preview_form
 from usher.console.charts import charts_page
-from usher.console.lists import cluster, crawls, hosts, jobs, pages, refused, removals, tasks
+from usher.console.lists import (
+    cluster,
+    crawls,
+    events,
+    hosts,
+    job_details,
+    job_types,
+    jobs,
+    page_reasons,
+    pages,
+    refused,
+    removals,
+    searches,
+    tasks,
+    tokens,
+)
 from usher.console.lists.log_lines import RecentLog, log_view
 from usher.console.lists.settings import settings_view
 from usher.console.overview import Overview
@@ -23,13 +38,12 @@ from usher.console.page import ConsolePage, ConsoleView
 from usher.console.render import ConsoleTemplates
 from usher.errors import NotFound, UsherError
 from usher.feeds.pages.endpoints import feed_endpoints
-from usher.feeds.pages.render import POLICY
 from usher.http.server.endpoint import OPEN, AccessRule, Endpoint
 from usher.http.server.middleware import HttpError
 from usher.settings import LoadedSettings, Settings
 
 JSON: Final = "application/json"
-HTML_HEADERS: Final = {"Cache-Control": "no-store", "Content-Security-Policy": POLICY}
+HTML_HEADERS: Final = {"Cache-Control": "no-store", "Content-Security-Policy": render.POLICY}
 IMMUTABLE: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 OVERVIEW_DATA_PATH: Final = "/status.json"
 Handler = Callable[[MgmtCall[Any]], Awaitable[Response]]
@@ -66,21 +80,25 @@ class ConsoleEndpoints:
             *self._page("/charts", charts_page, "Charts of the last hour, day or 30 days"),
             *self._page("/explain", explanation.explain_page, "Where a URL is on its path"),
             *self._page("/pages", pages.pages_page, "Pages of the guestbook"),
-            *self._page("/pages/errors", pages.errors_page, "Failed pages by kind"),
+            *self._page("/pages/errors", page_reasons.reasons_page, "Pages by reason"),
             *self._page("/pages/refused", refused.refused_page, "A sample of refused URLs"),
             *self._page("/crawls", crawls.crawls_page, "Open crawls of hosts with a forecast"),
             *self._page("/hosts", hosts.hosts_page, "Hosts"),
             *self._page("/hosts/{name}", hosts.host_page, "One host"),
             *self._page("/jobs", jobs.jobs_page, "Jobs that wait, run or ended"),
-            *self._page("/jobs/{id}", jobs.job_page, "One job"),
+            *self._page("/jobs/{id}", job_details.job_page, "One job"),
+            *self._page("/types", job_types.types_page, "Types of jobs"),
             *self._page("/tasks", tasks.tasks_page, "Tasks and resources"),
             *self._page("/components", cluster.components_page, "Components"),
             *self._page("/components/{host}", cluster.component_page, "One component"),
             *self._page("/chunks", cluster.chunks_page, "Chunks"),
             *self._page("/chunks/{id}", cluster.chunk_page, "One chunk"),
+            *self._page(
+                "/searches", searches.searches_page, "Search statistics", access=CONSOLE_ADMIN
+            ),
             *self._page("/removals", removals.removals_page, "Removals of pages"),
-            *self._page("/events", cluster.events_page, "Events, and actions of operators"),
-            *self._page("/tokens", cluster.tokens_page, "Tokens, without secrets"),
+            *self._page("/events", events.events_page, "Events, and actions of operators"),
+            *self._page("/tokens", tokens.tokens_page, "Tokens, without secrets"),
             *self._page("/settings", self._settings, "Settings, without secrets"),
             *self._page("/log", self._log, "Recent log lines of this MGMT", access=CONSOLE_ADMIN),
             self._get("/find", self.find, "Redirect to a URL, host, job or chunk"),
@@ -147,9 +165,13 @@ class ConsoleEndpoints:
             return self._error(call, error)
 
     def _html(self, call: MgmtCall[Any], page: ConsolePage, status: int = 200) -> Response:
-        caller = call.caller
+        caller, url = call.caller, call.request.url
         html = self._templates.page(
-            page, token=caller.token, session=caller.session, path=call.request.url.path
+            page,
+            token=caller.token,
+            session=caller.session,
+            path=url.path,
+            twin=twin_path(call) if page.data else "",
         )
         return Response(html, status, HTML_HEADERS, media_type=HTML_MEDIA_TYPE)
 
@@ -202,3 +224,12 @@ class ConsoleEndpoints:
         if asset is None:
             raise NotFound("There is no such file.")
         return Response(asset.body, headers=IMMUTABLE, media_type=asset.media_type)
+
+
+def twin_path(call: MgmtCall[Any]) -> str:
+    """The address of the data of the page that was asked for; empty if it is the result of a form."""
+    url = call.request.url
+    if call.request.method != "GET":
+        return ""
+    path = OVERVIEW_DATA_PATH if url.path == "/" else f"{url.path}.json"
+    return f"{path}?{url.query}" if url.query else path

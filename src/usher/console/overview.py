@@ -7,10 +7,19 @@ from datetime import datetime
 from typing import Any, Final
 
 from usher.api.context import MgmtCall, MgmtContext
+from usher.api.event_access import visible_event
 from usher.console.actions.registry import link_of_command
+from usher.console.charts import CHART_SIZE, ChartView, hour_charts
 from usher.console.component_rows import component_row
 from usher.console.event_rows import EVENT_HEADINGS, event_row
-from usher.console.page import ActionLink, ConsolePage, ConsoleTable, TableCell, TableRow
+from usher.console.page import (
+    REFRESH_SECONDS,
+    ActionLink,
+    ConsolePage,
+    ConsoleTable,
+    TableCell,
+    TableRow,
+)
 from usher.db.pool import Connection, Database
 from usher.mgmt import components, queries
 from usher.mgmt.component_chunks import ComponentView, with_holdings
@@ -32,7 +41,7 @@ from usher.wording import relative_time
 
 REPORT_SECONDS: Final = 2.0  # however many browsers are open, the status is read once in this time
 SUMMARY_SECONDS: Final = 60.0
-REFRESH_SECONDS: Final = 10
+CHART_SECONDS: Final = 50.0  # differs, so that one request seldom reads both
 MAX_COMPONENTS: Final = 12
 MAX_EVENTS: Final = 10
 MAX_BUSY_HOSTS: Final = 5
@@ -73,6 +82,7 @@ class OverviewData:
     components: Sequence[ComponentView]
     events: Sequence[RecordedEvent]
     hour: HourSummary
+    charts: Sequence[ChartView]
 
 
 class Overview:
@@ -82,6 +92,7 @@ class Overview:
         self._settings = settings
         self._cache = TtlCache[str, OverviewData](REPORT_SECONDS, 1)
         self._hours = TtlCache[str, HourSummary](SUMMARY_SECONDS, 1)
+        self._charts = TtlCache[str, list[ChartView]](CHART_SECONDS, 1)
 
     async def status(self, call: MgmtCall[Any]) -> ConsolePage:
         """The data of the first screen, without the page."""
@@ -90,9 +101,11 @@ class Overview:
 
     async def show(self, call: MgmtCall[Any]) -> ConsolePage:
         data = await self._recent(call.context)
-        refresh = call.request.query_params.get("refresh") == "1"
-        values = {**overview_values(data), "refresh": REFRESH_SECONDS if refresh else 0}
-        return ConsolePage("overview.html", "Overview", values, {}, "usher status")
+        values = {**overview_values(data), "events": event_table(call, data)}
+        status = {"at": data.report.at}  # /status.json has the rest
+        return ConsolePage(
+            "overview.html", "Overview", values, status, "usher status", REFRESH_SECONDS
+        )
 
     async def _recent(self, context: MgmtContext) -> OverviewData:
         data = self._cache.get("overview")
@@ -110,7 +123,7 @@ class Overview:
 
     async def _read_details(
         self, db: Database
-    ) -> tuple[Sequence[ComponentView], Sequence[RecordedEvent], HourSummary]:
+    ) -> tuple[Sequence[ComponentView], Sequence[RecordedEvent], HourSummary, Sequence[ChartView]]:
         """What the first screen shows besides the status, on a connection of its own, while that is read."""
         async with read_transaction(db) as conn:
             listed = await components.list_components(conn, n=MAX_COMPONENTS)
@@ -120,7 +133,11 @@ class Overview:
             if hour is None:
                 hour = await read_hour(conn, db.clock.now() - HOUR)
                 self._hours.put("hour", hour)
-        return views, events, hour
+            charts = self._charts.get("charts")
+            if charts is None:
+                charts = await hour_charts(conn, db.clock.now())
+                self._charts.put("charts", charts)
+        return views, events, hour, charts
 
 
 async def read_hour(conn: Connection, since: datetime) -> HourSummary:
@@ -153,7 +170,8 @@ def overview_values(data: OverviewData) -> dict[str, Any]:
         "components": component_table(data),
         "rows": row_table(report.work) if report.work else None,
         "hosts": host_table(report) if report.work else None,
-        "events": event_table(data),
+        "charts": data.charts,
+        "chart_size": CHART_SIZE,
         "busiest": busiest_table(data),
         "terms": term_table(data.hour.terms),
         "empty_terms": term_table(data.hour.empty_terms),
@@ -246,6 +264,6 @@ def term_table(terms: Sequence[QueryTermTimes]) -> ConsoleTable:
     return ConsoleTable(("Query", "Times", "Mean time"), rows, empty="There are none.")
 
 
-def event_table(data: OverviewData) -> ConsoleTable:
-    rows = [event_row(event, data.report.at) for event in data.events]
+def event_table(call: MgmtCall[Any], data: OverviewData) -> ConsoleTable:
+    rows = [event_row(visible_event(call, event), data.report.at) for event in data.events]
     return ConsoleTable(EVENT_HEADINGS, rows, empty="Nothing happened yet.")

@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from usher.api.context import MgmtCall
 
-CellKind = Literal["text", "number", "code", "bad", "good"]
+CellKind = Literal["text", "long", "number", "time", "code", "bad", "good"]
+REFRESH_SECONDS: Final = 10  # of lists that change by themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class ConsolePage:
     values: Mapping[str, Any]
     data: Mapping[str, Any]
     command: str = ""  # that shows the same
+    live_seconds: int = 0  # how often a browser with scripts reads the page again
 
 
 ConsoleView = Callable[[MgmtCall[Any]], Awaitable[ConsolePage]]
@@ -31,6 +33,7 @@ class TableCell:
     href: str = ""
     kind: CellKind = "text"
     more: str = ""  # a second line
+    depth: int = 0  # in a tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class FilterField:
     label: str
     value: str
     options: Sequence[str] = ()
+    empty: str = "any"  # what no option means
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,17 @@ class ConsoleTable:
 
 
 def list_page(
-    heading: str, table: ConsoleTable, records: Sequence[Any], command: str
+    heading: str,
+    table: ConsoleTable,
+    records: Sequence[Any],
+    command: str,
+    *,
+    links: Sequence[ActionLink] = (),
+    related: Sequence[ActionLink] = (),
+    more: Sequence[tuple[str, ConsoleTable]] = (),
+    live_seconds: int = 0,
 ) -> ConsolePage:
-    """A page that shows one table."""
+    """A page that shows a table, the links of its actions and to related pages, and more tables with headings."""
     data = {"records": records, "next": table.next_href or None}
-    return ConsolePage("list.html", heading, {"table": table}, data, command)
+    values = {"table": table, "links": links, "related": related, "more": more}
+    return ConsolePage("list.html", heading, values, data, command, live_seconds)

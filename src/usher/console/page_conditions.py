@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from usher.console.text_values import one_of, time_ago
+from usher.console.text_values import http_status, one_of, time_ago, time_ahead
 from usher.db.pool import Connection
 from usher.door import admin
 from usher.door.host_lookup import host_root, unknown_host
 from usher.mgmt.page_list import RESULTS, STATES, PageConditions
 
-CONDITION_NAMES: Final = ("host", "state", "result", "reason", "older", "newer")
+CONDITION_NAMES: Final = (
+    "host", "state", "result", "reason", "path", "status", "due", "older", "newer",
+)  # fmt: skip
 
 
 async def host_number(conn: Connection, text: str) -> int:
@@ -32,6 +34,9 @@ async def read_conditions(
         state=one_of("state", given["state"], STATES),
         result=one_of("result", given["result"], RESULTS),
         reason=given["reason"] or None,
+        path=given["path"] or None,
+        status=http_status(given["status"]),
+        due=time_ahead(given["due"], now),
         before=time_ago(given["older"], now),
         since=time_ago(given["newer"], now),
     )

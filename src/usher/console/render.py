@@ -19,6 +19,8 @@ from usher.wording import json_value, printable, relative_time
 
 HERE: Final = Path(__file__).parent
 MAX_TEXT_CHARACTERS: Final = 2_500
+# Browsers may read a page again, to update it.
+POLICY: Final = f"{feed_pages.POLICY}; connect-src 'self'"
 SECTIONS: Final = (
     ("/", "Overview"),
     ("/charts", "Charts"),
@@ -29,6 +31,7 @@ SECTIONS: Final = (
     ("/tasks", "Tasks"),
     ("/components", "Components"),
     ("/chunks", "Chunks"),
+    ("/searches", "Searches"),
     ("/feeds", "Feeds"),
     ("/removals", "Removals"),
     ("/tokens", "Tokens"),
@@ -62,8 +65,10 @@ class ConsoleTemplates:
             assets={name: asset.path for name, asset in files.items()}, sections=SECTIONS
         )
 
-    def page(self, page: ConsolePage, *, token: Token | None, session: str, path: str) -> str:
-        """The page for a caller; forms get the CSRF token of its session."""
+    def page(
+        self, page: ConsolePage, *, token: Token | None, session: str, path: str, twin: str
+    ) -> str:
+        """The page for a caller; forms get the CSRF token of its session. `twin` is the address of its data."""
         return self.render(
             page.template,
             heading=page.heading,
@@ -73,6 +78,8 @@ class ConsoleTemplates:
             csrf=form_token(session) if session else "",
             section=f"/{path.split('/')[1]}",
             path=path,
+            twin=twin,
+            live_seconds=page.live_seconds,
             **page.values,
         )
 

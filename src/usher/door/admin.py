@@ -40,27 +40,29 @@ class HostSummary:
     policy_reason: str
 
 
+class HostFilter(TypedDict, total=False):
+    """Which hosts to list; a condition that is None or missing does not apply."""
+
+    policy: Policy | None
+    contains: str | None  # in the name
+    due_at: datetime | None
+    cadence: timedelta | None
+    reason: str | None  # a part of the reason of the policy
+
+
 async def list_hosts(
     conn: Connection,
     *,
     after: str = "",
-    policy: Policy | None = None,
-    contains: str | None = None,
-    due_at: datetime | None = None,
     within: domain64.Range | None = None,
     n: int = 100,
+    **conditions: Unpack[HostFilter],
 ) -> list[HostSummary]:
+    """Hosts by name, after this one."""
     low, high = (within.start, within.end) if within else (None, None)
+    given = {**dict.fromkeys(HostFilter.__annotations__), **conditions}
     return await store.list_hosts.rows(
-        conn,
-        HostSummary,
-        after=after,
-        policy=policy,
-        contains=contains,
-        due_at=due_at,
-        low=low,
-        high=high,
-        n=n,
+        conn, HostSummary, after=after, low=low, high=high, n=n, **given
     )
 
 

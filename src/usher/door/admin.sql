@@ -9,6 +9,8 @@ where h.name > %(after)s
     and (%(contains)s::text is null or strpos(h.name, %(contains)s) > 0)
     and (%(due_at)s::timestamptz is null or h.crawl_started is not null or h.next_fetch <= %(due_at)s)
     and (%(low)s::bigint is null or (h.domain64 >= %(low)s and h.domain64 < %(high)s))
+    and (%(cadence)s::interval is null or coalesce(h.cadence, (select cadence from work.settings)) = %(cadence)s)
+    and (%(reason)s::text is null or strpos(lower(h.policy_reason), lower(%(reason)s)) > 0)
 order by h.name
 limit %(n)s;
 

@@ -36,6 +36,16 @@ class RefusedUrl:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedReason:
+    """A reason for which the door refused URLs: how many of the sample, of how many hosts, and the latest."""
+
+    reason: str
+    urls: int
+    hosts: int
+    latest: datetime
+
+
 class RefusedSample:
     """The refused URLs that are not stored yet: the first few of each reason and host."""
 
@@ -95,18 +105,25 @@ async def refused_urls(
     *,
     reason: str | None = None,
     host: str | None = None,
+    contains: str | None = None,
     after: tuple[str, str, str] = ("", "", ""),
     n: int = 100,
 ) -> list[RefusedUrl]:
-    """The sample by reason, host and URL, after this one."""
+    """The sample by reason, host and URL, after this one; `contains` is a part of the URL or detail."""
     after_reason, after_host, after_url = after
     return await store.list_sample.rows(
         conn,
         RefusedUrl,
         reason=reason,
         host=host,
+        contains=contains,
         after_reason=after_reason,
         after_host=after_host,
         after_url=after_url,
         n=n,
     )
+
+
+async def refused_reasons(conn: Connection, *, host: str | None = None) -> list[RefusedReason]:
+    """The reasons in the sample, those of most hosts first."""
+    return await store.refused_reasons.rows(conn, RefusedReason, host=host, most=MAX_URLS_STORED)

@@ -37,5 +37,15 @@ from work.refused_url
 where (reason, host, url) > (%(after_reason)s, %(after_host)s, %(after_url)s)
     and (%(reason)s::text is null or reason = %(reason)s)
     and (%(host)s::text is null or host = %(host)s)
+    and (%(contains)s::text is null or strpos(lower(url || ' ' || detail), lower(%(contains)s)) > 0)
 order by reason, host, url
 limit %(n)s;
+
+-- name: refused_reasons
+-- The sample by reason: the numbers of its URLs and hosts, and its latest refusal. The sample is bounded.
+select s.reason, count(*) as urls, count(distinct s.host) as hosts, max(s.at) as latest
+from (
+    select reason, host, at from work.refused_url where %(host)s::text is null or host = %(host)s limit %(most)s
+) s
+group by s.reason
+order by hosts desc, s.reason;

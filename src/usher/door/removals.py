@@ -166,10 +166,20 @@ async def undo_removal(
 
 
 async def list_removals(
-    conn: Connection, *, before: int | None = None, undone: bool = False, n: int = 100
+    conn: Connection,
+    *,
+    before: int | None = None,
+    undone: bool = False,
+    contains: str | None = None,
+    n: int = 100,
 ) -> list[Removal]:
-    """Removals, the latest first, from before this number; with `undone` also those that were undone."""
-    return await store.list_removals.rows(conn, Removal, before=before, undone=undone, n=n)
+    """Removals, the latest first, from before this number; with `undone` also those that were undone.
+
+    `contains` is a part of the target, the author or the reason.
+    """
+    return await store.list_removals.rows(
+        conn, Removal, before=before, undone=undone, contains=contains, n=n
+    )
 
 
 async def removals_of_page(conn: Connection, *, host: str, path: str) -> list[Removal]:

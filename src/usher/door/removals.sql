@@ -18,6 +18,10 @@ select work.undo_removal(%(target)s, %(author)s, %(low)s, %(high)s, %(now)s);
 select id, target, reason, removed_by, removed_at, undone_by, undone_at, swept_at, pages
 from work.removal
 where (%(before)s::bigint is null or id < %(before)s) and (%(undone)s or undone_at is null)
+    and (
+        %(contains)s::text is null
+        or strpos(lower(concat_ws(' ', target, removed_by, reason)), lower(%(contains)s)) > 0
+    )
 order by id desc
 limit %(n)s;
 

@@ -173,12 +173,21 @@ async def list_components(
     *,
     type: ComponentType | None = None,  # noqa: A002 - the name of the column, as the callers have it
     health: Health | None = None,
+    state: ComponentState | None = None,
+    contains: str | None = None,
     after: str = "",
     n: int | None = None,
 ) -> list[ComponentRecord]:
     """Components by host; all of them unless n is given."""
     return await store.list_components.rows(
-        conn, ComponentRecord, type=type, health=health, after=after, n=n
+        conn,
+        ComponentRecord,
+        type=type,
+        health=health,
+        state=state,
+        contains=contains,
+        after=after,
+        n=n,
     )
 
 
@@ -295,11 +304,3 @@ async def events(
     if component is None:
         return await store.events.rows(conn, RecordedEvent, **given)
     return await store.events_of.rows(conn, RecordedEvent, component=component, **given)
-
-
-async def operator_events(
-    conn: Connection, n: int = 100, *, before: int | None = None
-) -> list[RecordedEvent]:
-    """The latest actions of operators in the console, the newest first; `before` an id, for the next page."""
-    latest = MAX_ID if before is None else before
-    return await store.operator_events.rows(conn, RecordedEvent, n=n, before=latest)

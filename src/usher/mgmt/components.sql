@@ -27,6 +27,11 @@ select
     "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases
 from work.component
 where (%(type)s::text is null or type = %(type)s) and (%(health)s::text is null or health = %(health)s)
+    and (%(state)s::text is null or state = %(state)s)
+    and (
+        %(contains)s::text is null
+        or strpos(lower(concat_ws(' ', host, state_reason, health_reason)), lower(%(contains)s)) > 0
+    )
     and host > %(after)s
 order by host
 fetch first (coalesce(%(n)s::bigint, 9223372036854775807)) rows with ties;
@@ -109,16 +114,6 @@ from work.event e
 join work.component c on c.id = e.component_id
 where e.component_id = %(component)s and e.id < %(before)s
 order by e.component_id desc, e.id desc
-limit %(n)s;
-
--- name: operator_events
--- The latest actions of operators in the console.
-select
-    e.id, e.at, e.component_id, null::text as host, e.chunk_id, e.kind, e.before, e.after, e.reason, e.actor, e.subject,
-    e.command
-from work.event e
-where e.actor is not null and e.id < %(before)s
-order by e.id desc
 limit %(n)s;
 
 -- name: set_renews_leases

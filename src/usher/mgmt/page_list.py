@@ -47,18 +47,27 @@ class PageConditions:
     state: PageState | None = None
     result: PageResult | None = None
     reason: str | None = None
+    path: str | None = None  # a part of it
+    status: int | None = None
+    due: datetime | None = None  # the next visit is before
     before: datetime | None = None
     since: datetime | None = None
     unremoved: bool = False  # in a list: only pages that the operator did not remove
 
     def values(self) -> dict[str, Any]:
-        pattern = None if self.reason is None else f"%{escape_pattern(self.reason)}%"
+        reason, path = (
+            None if text is None else f"%{escape_pattern(text)}%"
+            for text in (self.reason, self.path)
+        )
         return {
             **host_range(self.domain64),
             "by_state": self.state in STATES_WITH_INDEX,
             "state": self.state,
             "result": self.result,
-            "reason": pattern,
+            "reason": reason,
+            "path": path,
+            "status": self.status,
+            "due": self.due,
             "before": self.before,
             "since": self.since,
             "unremoved": self.unremoved,
@@ -102,10 +111,11 @@ class PageResultCount:
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """Pages that failed for the same cause: their number, the next attempt, the page of it and its reason."""
+    """Pages that failed for the same cause: how many on how many hosts, the next attempt, its page and its reason."""
 
     kind: str
     number: int
+    hosts: int
     next_attempt: datetime
     example: str
     reason: str | None
@@ -155,8 +165,8 @@ async def error_kinds(
         conn, **host_range(domain64), most=most, n=MAX_ERROR_KINDS
     )
     return [
-        ErrorKind(kind, number, next_fetch, url_text(scheme, host, path), reason, more)
-        for kind, number, next_fetch, reason, scheme, host, path, more in rows
+        ErrorKind(kind, number, hosts, next_fetch, url_text(scheme, host, path), reason, more)
+        for kind, number, hosts, next_fetch, reason, scheme, host, path, more in rows
     ]
 
 

@@ -34,6 +34,9 @@ page as (
         and (%(result)s::text is null or c.result = %(result)s)
         and not (%(unremoved)s and c.removed)
         and (%(reason)s::text is null or c.kind ilike %(reason)s or c.reason ilike %(reason)s)
+        and (%(path)s::text is null or c.path ilike %(path)s)
+        and (%(status)s::smallint is null or c.status = %(status)s)
+        and (%(due)s::timestamptz is null or c.state in ('pending', 'crawling') or c.next_fetch <= %(due)s)
         and (%(before)s::timestamptz is null or coalesce(c.last_fetched, c.admitted_at) < %(before)s)
         and (%(since)s::timestamptz is null or coalesce(c.last_fetched, c.admitted_at) >= %(since)s)
     order by c.domain64, c.path
@@ -50,14 +53,14 @@ order by p.domain64, p.path;
 -- The candidates of list_pages that match the same filters, by state and result; and how many candidates there were.
 with candidate as materialized (
     (
-        select g.state, g.reason, g.last_fetched, g.admitted_at, work.page_result(g) as result, work.error_kind(g) as kind
+        select g.state, g.reason, g.path, g.status, g.next_fetch, g.last_fetched, g.admitted_at, work.page_result(g) as result, work.error_kind(g) as kind
         from work.guestbook g
         where %(by_state)s and g.state = %(state)s and g.domain64 between %(low)s and %(high)s
         limit %(most)s
     )
     union all
     (
-        select g.state, g.reason, g.last_fetched, g.admitted_at, work.page_result(g) as result, work.error_kind(g) as kind
+        select g.state, g.reason, g.path, g.status, g.next_fetch, g.last_fetched, g.admitted_at, work.page_result(g) as result, work.error_kind(g) as kind
         from work.guestbook g
         where not %(by_state)s and g.domain64 between %(low)s and %(high)s
         order by g.domain64, g.path
@@ -69,6 +72,9 @@ from candidate c
 where (%(state)s::text is null or c.state = %(state)s)
     and (%(result)s::text is null or c.result = %(result)s)
     and (%(reason)s::text is null or c.kind ilike %(reason)s or c.reason ilike %(reason)s)
+    and (%(path)s::text is null or c.path ilike %(path)s)
+    and (%(status)s::smallint is null or c.status = %(status)s)
+    and (%(due)s::timestamptz is null or c.state in ('pending', 'crawling') or c.next_fetch <= %(due)s)
     and (%(before)s::timestamptz is null or coalesce(c.last_fetched, c.admitted_at) < %(before)s)
     and (%(since)s::timestamptz is null or coalesce(c.last_fetched, c.admitted_at) >= %(since)s)
 group by c.state, c.result
@@ -88,14 +94,15 @@ join work.guestbook g on g.domain64 = e.domain64 and g.path = e.path
 join work.hosts h on h.domain64 = g.domain64;
 
 -- name: error_kinds
--- The errors of a limited number of pages by kind, the most frequent first: their number, the next attempt, and the page of it.
-select e.kind, e.number, e.next_fetch, e.reason, g.scheme, h.name as host, g.path, e.more
+-- The errors of a limited number of pages by kind, the most frequent first: their number and that of their hosts,
+-- the next attempt, and the page of it.
+select e.kind, e.number, e.hosts, e.next_fetch, e.reason, g.scheme, h.name as host, g.path, e.more
 from (
     select
-        c.kind, count(*) as number, min(c.next_fetch) as next_fetch, (array_agg(c.id order by c.next_fetch, c.id))[1] as example,
+        c.kind, count(*) as number, count(distinct c.domain64) as hosts, min(c.next_fetch) as next_fetch, (array_agg(c.id order by c.next_fetch, c.id))[1] as example,
         (array_agg(c.reason order by c.next_fetch, c.id))[1] as reason, sum(count(*)) over () >= %(most)s as more
     from (
-        select g.id, g.next_fetch, g.reason, work.error_kind(g) as kind
+        select g.id, g.domain64, g.next_fetch, g.reason, work.error_kind(g) as kind
         from work.guestbook g
         where g.state = 'error' and g.domain64 between %(low)s and %(high)s
         order by g.next_fetch

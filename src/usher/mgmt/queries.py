@@ -45,6 +45,7 @@ async def list_chunks(
     stage: Stage | Literal["failed"] | None = None,
     crawler: int | None = None,
     builder: int | None = None,
+    reason: str | None = None,
     after: int | None = None,
     n: int = 100,
 ) -> list[Chunk]:
@@ -58,6 +59,7 @@ async def list_chunks(
         stage=stage,
         crawler=crawler,
         builder=builder,
+        reason=reason,
         after=MAX_ID if after is None else after,
         n=n,
     )
@@ -188,9 +190,9 @@ async def query_day_terms(
     )
 
 
-async def queries(conn: Connection, *, since: datetime) -> QueryTimes:
-    """The times of the queries since then."""
-    return await store.queries.only(conn, QueryTimes, since=since, most=MAX_QUERIES)
+async def queries(conn: Connection, *, since: datetime, most: int = MAX_QUERIES) -> QueryTimes:
+    """The times of the queries since then, at most this many of the latest."""
+    return await store.queries.only(conn, QueryTimes, since=since, most=most)
 
 
 async def terms(

@@ -28,6 +28,7 @@ where k.id < %(after)s
         %(builder)s::bigint is null
         or (k.builder_id = %(builder)s and (k.propagated_at is null or %(stage)s = 'propagated'))
     )
+    and (%(reason)s::text is null or strpos(lower(k.reason), lower(%(reason)s)) > 0)
 order by k.id desc
 limit %(n)s;
 

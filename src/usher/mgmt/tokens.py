@@ -134,8 +134,18 @@ def digest(secret: str) -> bytes:
     return sha256(secret.encode("utf-8", "replace")).digest()
 
 
-async def list_tokens(conn: Connection) -> list[Token]:
-    return await store.list_tokens.rows(conn, Token)
+async def list_tokens(
+    conn: Connection,
+    *,
+    contains: str | None = None,
+    scope: Scope | None = None,
+    after: str = "",
+    n: int | None = None,
+) -> list[Token]:
+    """Tokens by name after this one; `contains` is a part of the name, type or address."""
+    return await store.list_tokens.rows(
+        conn, Token, contains=contains, scope=scope, after=after, n=n
+    )
 
 
 async def revoke(conn: Connection, name: str, *, now: datetime) -> bool:

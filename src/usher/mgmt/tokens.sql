@@ -24,10 +24,16 @@ from work.token
 where hash = %(hash)s and revoked_at is null and (expires_at is null or expires_at > %(now)s);
 
 -- name: list_tokens
--- All tokens by name, without their hash.
+-- Tokens by name, without their hash.
 select id, name, scope, type, address, created_at, expires_at, used_at, revoked_at
 from work.token
-order by name;
+where name > %(after)s and (%(scope)s::text is null or scope = %(scope)s)
+    and (
+        %(contains)s::text is null
+        or strpos(lower(concat_ws(' ', name, type, address)), lower(%(contains)s)) > 0
+    )
+order by name
+limit %(n)s;
 
 -- name: revoke
 -- Revokes a token.

@@ -64,6 +64,7 @@ async def matching_jobs(
 
 
 def failed_text(number: int) -> str:
+    """`12 jobs`, or `more than 1,000 jobs`; also for jobs to cancel, whose limit is the same."""
     more = number > MAX_JOBS_PER_RETRY
     return (
         f"{'more than ' * more}{min(number, MAX_JOBS_PER_RETRY):,} job{'' if number == 1 else 's'}"

@@ -197,11 +197,11 @@ class QueueCounts:
     log: list[JobCount]
 
 
-async def count_jobs(conn: Connection, *, now: datetime) -> QueueCounts:
-    """Count jobs by type and state."""
+async def count_jobs(conn: Connection, *, now: datetime, most: int = MAX_FIGURE) -> QueueCounts:
+    """Count jobs by type and state; at most this many that ended."""
     return QueueCounts(
         await store.count_live.rows(conn, JobCount, limit=MAX_COUNTED_JOBS),
-        await store.count_log.rows(conn, JobCount, since=now - DAY, limit=MAX_FIGURE),
+        await store.count_log.rows(conn, JobCount, since=now - DAY, limit=most),
     )
 
 

@@ -7,11 +7,13 @@ from typing import Any
 from usher.cli.app import App, confirm, show_field, show_json, show_list
 from usher.cli.area_access import call_in, call_now, mgmt_transaction
 from usher.cli.output import display_time
+from usher.cli.queue_access import parse_since
 from usher.db.pool import Connection
-from usher.mgmt import admin, components, placements
+from usher.mgmt import admin, components, event_list, placements
 from usher.mgmt.component_chunks import HOLDING_FIELDS, ComponentView, with_holdings
 from usher.mgmt.component_names import type_of
 from usher.mgmt.components import ComponentRecord, RecordedEvent
+from usher.mgmt.event_list import EventConditions, EventListing
 from usher.mgmt.placements import RowShortage
 from usher.mgmt.queries import MAX_COUNTED
 from usher.wording import (
@@ -114,23 +116,46 @@ def show_component(app: App, host: str, type_: str | None, *, as_json: bool) -> 
         show_field("events", *(event_text(event, now) for event in view.events))
 
 
-def list_events(app: App, *, limit: int, after: int | None, as_json: bool) -> None:
-    events = call_in(mgmt_transaction(app), components.events, n=limit, before=after)
-    now = display_time()
+async def find_events(
+    conn: Connection,
+    since: str | None,
+    before: int | None,
+    n: int,
+    now: datetime,
+    **texts: Any,  # noqa: ANN401 - as click read them
+) -> EventListing:
+    conditions = EventConditions(since=parse_since(since, now) if since else None, **texts)
+    return await event_list.list_events(conn, conditions, before=before, n=n)
+
+
+def list_events(
+    app: App,
+    *,
+    limit: int,
+    after: int | None,
+    since: str | None,
+    as_json: bool,
+    **texts: Any,  # noqa: ANN401 - as click read them
+) -> None:
+    listing = call_now(mgmt_transaction(app), find_events, since, after, limit, **texts)
+    now, events = display_time(), listing.events
     rows = [
         (
             event.id,
             relative_time(event.at, now),
             event.kind,
-            event.host or "-",
+            printable(event.subject or event.host or "-"),
             event.chunk_id or "-",
             " → ".join(map(printable, filter(None, (event.before, event.after)))) or "-",
             printable(event.reason, MAX_EVENT_CHARACTERS),
+            printable(event.actor or "-"),
         )
         for event in events
     ]
-    headings = ("ID", "AT", "KIND", "COMPONENT", "CHUNK", "CHANGE", "REASON")
-    show_list(app, events, headings, rows, as_json=as_json, limit=limit, after="id")
+    headings = ("ID", "AT", "KIND", "OF", "CHUNK", "CHANGE", "REASON", "BY")
+    show_list(app, events, headings, rows, as_json=as_json)
+    if listing.next_after and not as_json:
+        app.say(f"  → more may follow: --after {listing.next_after}")
 
 
 def event_text(event: RecordedEvent, now: datetime) -> str:

@@ -58,6 +58,7 @@ async def find_hosts(
     due: bool,
     contains: str | None,
     under: str | None,
+    cadence: str | None,
     **conditions: Any,  # noqa: ANN401 - as click read them
 ) -> list[admin.HostSummary]:
     return await admin.list_hosts(
@@ -65,6 +66,7 @@ async def find_hosts(
         contains=contains.lower() if contains else None,
         due_at=await server_time(conn) if due else None,
         within=await parse_range(conn, under) if under else None,
+        cadence=parse_cadence(cadence) if cadence else None,
         **conditions,
     )
 

@@ -29,8 +29,18 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
 from usher.observe.stages import has_leader
-from usher.queue import admin, bulk_retry, jobs, queries, run_api, scheduler, task_queries
+from usher.queue import (
+    admin,
+    bulk_cancel,
+    bulk_retry,
+    jobs,
+    queries,
+    run_api,
+    scheduler,
+    task_queries,
+)
 from usher.queue.admin import RetryResult
+from usher.queue.bulk_cancel import LiveJobConditions
 from usher.queue.bulk_retry import FailedJobConditions, failed_text
 from usher.queue.host_rules import normalize_host_rule
 from usher.queue.job_states import JobState
@@ -318,6 +328,27 @@ async def cancel(
 def cancel_jobs(app: App, ids: Sequence[int], reason: str, *, as_json: bool) -> bool:
     """Cancel jobs and show the results; whether no request was refused."""
     return show_results(call_now(queue_transaction(app), cancel, ids, reason), as_json=as_json)
+
+
+def cancel_live(
+    app: App,
+    limit: int,
+    reason: str,
+    *,
+    yes: bool,
+    as_json: bool,
+    **conditions: Any,  # noqa: ANN401
+) -> None:
+    """State how many live jobs match, ask, and cancel them."""
+    chosen = LiveJobConditions(**conditions)
+    matching = failed_text(call_in(queue_transaction(app), bulk_cancel.count_live, chosen))
+    confirm(f"Cancel {matching} now?", yes=yes)
+    options = {"limit": limit, "reason": reason}
+    result = call_now(queue_transaction(app), bulk_cancel.cancel_live, chosen, **options)
+    if as_json:
+        show_json(asdict(result))
+    else:
+        app.say(f"{matching} matched: {result.text}")
 
 
 def show_results(results: Sequence[RetryResult | CancelResult], *, as_json: bool) -> bool:

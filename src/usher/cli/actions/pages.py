@@ -16,7 +16,7 @@ from usher.cli.app import App, confirm, run, show_field, show_json, show_list
 from usher.cli.area_access import READER, call_in, checked_transaction, open_database
 from usher.cli.door_access import door_transaction, open_door
 from usher.cli.output import display_time
-from usher.cli.queue_access import parse_since
+from usher.cli.queue_access import parse_duration, parse_since
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.door import admin
@@ -85,9 +85,10 @@ async def read_filter(
     host: str | None,
     state: str | None,
     result: str | None,
-    reason: str | None,
+    due: str | None,
     older: str | None,
     newer: str | None,
+    **conditions: Any,  # noqa: ANN401 - reason, path and status, as click read them
 ) -> PageConditions:
     """The filter of the options; `--state` also takes a result, because users look for it there."""
     now = await server_time(conn)
@@ -99,9 +100,10 @@ async def read_filter(
         domain64=await host_number(conn, host) if host else None,
         state=next((word for word in STATES if word == state), None),
         result=next((word for word in RESULTS if word == result), None),
-        reason=reason,
+        due=now + parse_duration(due) if due else None,
         before=parse_since(older, now) if older else None,
         since=parse_since(newer, now) if newer else None,
+        **conditions,
     )
 
 
@@ -249,12 +251,13 @@ def show_errors(app: App, host: str | None, *, as_json: bool) -> None:
         (
             printable(kind.kind),
             count_text(kind),
+            kind.hosts,
             relative_time(kind.next_attempt, now) if kind.next_attempt > now else "now",
             printable(kind.example, MAX_LINE_CHARACTERS),
         )
         for kind in kinds
     ]
-    headings = ("KIND", "PAGES", "DUE AGAIN", "EXAMPLE")
+    headings = ("KIND", "PAGES", "HOSTS", "DUE AGAIN", "EXAMPLE")
     if kinds or as_json:
         show_list(app, kinds, headings, rows, as_json=as_json)
     else:

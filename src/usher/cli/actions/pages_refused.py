@@ -1,5 +1,7 @@
 """`usher pages refused`: a sample of URLs that the door refused."""
 
+from typing import Any
+
 from usher.cli.actions.pages import MAX_LINE_CHARACTERS, reader_transaction
 from usher.cli.app import App, show_list
 from usher.cli.area_access import call_in
@@ -8,12 +10,8 @@ from usher.door import refused_urls
 from usher.wording import printable, relative_time
 
 
-def list_refused(
-    app: App, *, reason: str | None, host: str | None, limit: int, as_json: bool
-) -> None:
-    listed = call_in(
-        reader_transaction(app), refused_urls.refused_urls, reason=reason, host=host, n=limit
-    )
+def list_refused(app: App, *, limit: int, as_json: bool, **conditions: Any) -> None:  # noqa: ANN401
+    listed = call_in(reader_transaction(app), refused_urls.refused_urls, n=limit, **conditions)
     now = display_time()
     rows = [
         (

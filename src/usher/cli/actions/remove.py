@@ -167,10 +167,21 @@ async def not_removed(conn: Connection, target: RemovalTarget) -> NotFound:
 
 
 def list_removals(
-    app: App, *, before: int | None, everything: bool, limit: int, as_json: bool
+    app: App,
+    *,
+    before: int | None,
+    everything: bool,
+    contains: str | None,
+    limit: int,
+    as_json: bool,
 ) -> None:
     listed = call_in(
-        door_transaction(app), removals.list_removals, before=before, undone=everything, n=limit
+        door_transaction(app),
+        removals.list_removals,
+        before=before,
+        undone=everything,
+        contains=contains,
+        n=limit,
     )
     now = display_time()
     rows = [

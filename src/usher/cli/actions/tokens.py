@@ -11,6 +11,7 @@ from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
 from usher.mgmt import tokens
+from usher.mgmt.tokens import Scope
 from usher.queue.policy import to_duration
 from usher.wording import printable, relative_time
 
@@ -59,8 +60,8 @@ def move_token(app: App, name: str, address: str) -> None:
     app.say(f"{name} now belongs to {moved}.")
 
 
-def show_tokens(app: App, *, as_json: bool) -> None:
-    listed = call_in(mgmt_transaction(app), tokens.list_tokens)
+def show_tokens(app: App, *, contains: str | None, scope: Scope | None, as_json: bool) -> None:
+    listed = call_in(mgmt_transaction(app), tokens.list_tokens, contains=contains, scope=scope)
     now = display_time()
     rows = [
         (

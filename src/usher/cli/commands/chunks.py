@@ -37,6 +37,7 @@ def chunks() -> None:
 )
 @click.option("--crawler", metavar="HOST", help="Only chunks that this crawler must keep.")
 @click.option("--builder", metavar="HOST", help="Only chunks that this builder must keep.")
+@click.option("--reason", metavar="TEXT", help="Only with this text in the reason of an error.")
 @limit_option
 @click.option(
     "--after", type=WholeNumber(1, 2**63 - 1), metavar="ID", help="Start after this chunk."

@@ -10,6 +10,7 @@ from usher.cli.help import HelpGroup
 
 TYPES = ("crawler", "index-builder", "index-server", "front-end", "manager")
 HEALTHS = ("healthy", "failure", "probation")
+STATES = ("online", "waiting", "paused", "error")
 
 
 @click.group(cls=HelpGroup)
@@ -30,6 +31,8 @@ def components() -> None:
 @components.command(name="list")
 @click.option("--type", type=click.Choice(TYPES), help="Only of this type.")
 @click.option("--health", type=click.Choice(HEALTHS), help="Only with this health.")
+@click.option("--state", type=click.Choice(STATES), help="Only in the state that they declare.")
+@click.option("--contains", metavar="TEXT", help="Only with this text in host or a reason.")
 @limit_option
 @click.option("--after", default="", metavar="HOST", help="Start after this host.")
 @json_option
@@ -55,6 +58,16 @@ def show(app: App, host: str, type_: str | None, *, as_json: bool) -> None:
 
 
 @components.command()
+@click.option(
+    "--actions", "only_actions", is_flag=True, help="Only what operators did in the console."
+)
+@click.option("--kind", metavar="TEXT", help="Only with this text in the kind of the event.")
+@click.option("--of", "subject", metavar="TEXT", help="Only of components, or with subjects, with this text.")
+@click.option("--by", "actor", metavar="NAME", help="Only by operators with this text in the name.")
+@click.option(
+    "--contains", metavar="TEXT", help="Only with this text in change, reason or command."
+)
+@click.option("--since", metavar="TIME", help="Since this time or duration before now.")
 @limit_option
 @click.option(
     "--after", type=WholeNumber(1, 2**63 - 1), metavar="ID", help="Start after this event."
@@ -67,6 +80,7 @@ def events(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read
     \b
     Examples:
       usher components events --limit 20
+      usher components events --actions --by alice --since 7d
     """
     actions.components.list_events(app, **options)
 

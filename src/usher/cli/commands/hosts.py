@@ -80,6 +80,8 @@ def hosts() -> None:
 @click.option("--policy", type=click.Choice(POLICIES), help="Only hosts with this policy.")
 @click.option("--due", is_flag=True, help="Only hosts that are due or being crawled.")
 @click.option("--contains", metavar="TEXT", help="Only names that contain this text.")
+@click.option("--cadence", metavar="CADENCE", help="Only hosts with this cadence: weekly, 36h.")
+@click.option("--reason", metavar="TEXT", help="Only with this text in the reason of the policy.")
 @click.option("--under", metavar="NAME", help="Only hosts of this TLD (.gov) or domain (nasa.gov).")
 @limit_option
 @click.option("--after", default="", metavar="NAME", help="Start after this name.")

@@ -25,7 +25,6 @@ ENDED_STATES = ("completed", "permanent-error", "cancelled", "temporary-error")
 JOB_ID = WholeNumber(1, MAX_ID)
 # Everything after the program belongs to the program, also what looks like an option.
 PROGRAM_SETTINGS = {"allow_interspersed_args": False}
-ids_argument = click.argument("ids", nargs=-1, required=True, type=JOB_ID, metavar="ID...")
 type_option = click.option(
     "--type",
     "type_",
@@ -245,22 +244,45 @@ def retry(
 
 
 @jobs.command()
-@ids_argument
+@click.argument("ids", nargs=-1, type=JOB_ID, metavar="[ID...]")
+@click.option("--state", type=click.Choice(LIVE_STATES), help="All jobs in this state.")
+@click.option("--type", metavar="TYPE", help="Only jobs of this type.")
+@click.option("--resource", metavar="NAME", help="Only jobs of this resource.")
+@click.option("--contains", metavar="TEXT", help="Only with this text in command, message or key.")
+@range_option("--limit", 1_000, 1, 1_000, "Cancel at most this many jobs, the latest.")
 @click.option(
     "--reason", default="Cancelled by the operator", help="Stored as the message of the job."
 )
+@yes_option
 @json_option
 @pass_app
-def cancel(app: App, ids: tuple[int, ...], reason: str, *, as_json: bool) -> int:
+def cancel(
+    app: App,
+    /,
+    *,
+    ids: tuple[int, ...],
+    limit: int,
+    reason: str,
+    yes: bool,
+    as_json: bool,
+    **conditions: Any,  # noqa: ANN401 - as click read them
+) -> int:
     """Cancel jobs that wait, and stop jobs that run.
 
+    With --state it cancels all jobs that match: it states their number and asks for confirmation.
     Exit code 3 if one of them is not in the queue.
 
     \b
     Examples:
       usher jobs cancel 12 13 --reason "wrong host"
+      usher jobs cancel --state pending --type fetch
     """
-    return 0 if actions.jobs.cancel_jobs(app, ids, reason, as_json=as_json) else 3
+    if bool(ids) == bool(conditions["state"]) or (ids and any(conditions.values())):
+        raise click.UsageError("Give numbers of jobs, or --state for all jobs that match.")
+    if ids:
+        return 0 if actions.jobs.cancel_jobs(app, ids, reason, as_json=as_json) else 3
+    actions.jobs.cancel_live(app, limit, reason, yes=yes, as_json=as_json, **conditions)
+    return 0
 
 
 @jobs.command()

@@ -7,6 +7,7 @@ import click
 from usher.cli import actions
 from usher.cli.app import (
     App,
+    WholeNumber,
     json_option,
     limit_option,
     pass_app,
@@ -43,6 +44,11 @@ condition_options = with_options(
         metavar="TEXT",
         help="Only with this text in the reason or the kind of the error.",
     ),
+    click.option("--path", metavar="TEXT", help="Only with this text in the path of the URL."),
+    click.option(
+        "--status", type=WholeNumber(100, 599), help="Only with this HTTP status of the last fetch."
+    ),
+    click.option("--due", metavar="DURATION", help="Next visit within this time: 12h, 7d."),
     click.option(
         "--older", metavar="TIME", help="Last fetched before this time or duration ago: 7d, 12h."
     ),
@@ -183,6 +189,7 @@ def errors(app: App, host: str | None, *, as_json: bool) -> None:
 @pages.command()
 @click.option("--reason", metavar="REASON", help="Only with this reason, such as filtered.")
 @host_option
+@click.option("--contains", metavar="TEXT", help="Only with this text in the URL or detail.")
 @limit_option
 @json_option
 @pass_app

@@ -26,6 +26,11 @@ MODES: Final = {"undo": "--undo", "list": "--list", "dry_run": "--dry-run"}
 @click.option(
     "--before", type=WholeNumber(1), metavar="ID", help="With --list: from before this one."
 )
+@click.option(
+    "--contains",
+    metavar="TEXT",
+    help="With --list: only with this text in target, author or reason.",
+)
 @limit_option
 @yes_option
 @json_option
@@ -52,7 +57,7 @@ def remove(app: App, /, targets: tuple[str, ...], **options: Any) -> None:  # no
     mode = chosen_mode(targets, options)
     author, as_json = options["author"], options["as_json"]
     if mode == "list":
-        page = {name: options[name] for name in ("before", "everything", "limit")}
+        page = {name: options[name] for name in ("before", "everything", "contains", "limit")}
         actions.remove.list_removals(app, **page, as_json=as_json)
     elif mode == "undo":
         actions.remove.undo_removals(app, targets, author, as_json=as_json)

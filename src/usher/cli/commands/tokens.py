@@ -56,11 +56,13 @@ def add(app: App, /, name: str | None, **options: Any) -> None:  # noqa: ANN401 
 
 
 @tokens.command(name="list")
+@click.option("--contains", metavar="TEXT", help="Only with this text in name, type or address.")
+@click.option("--scope", type=click.Choice(SCOPES), help="Only with this scope.")
 @json_option
 @pass_app
-def list_(app: App, *, as_json: bool) -> None:
+def list_(app: App, /, **options: Any) -> None:  # noqa: ANN401 - as click read them
     """List tokens by name: scope, type, address, last use and expiry."""
-    actions.tokens.show_tokens(app, as_json=as_json)
+    actions.tokens.show_tokens(app, **options)
 
 
 @tokens.command()

@@ -1,27 +1,20 @@
-"""Actions that add a job and change the schedule of a task."""
+"""The action that adds a job."""
 
 import shlex
-from typing import Any, Final
+from typing import Any
 
-from usher import durations
 from usher.api.context import MgmtCall
 from usher.console.actions.action import (
     ActionField,
     ActionFields,
     ActionResult,
     ConsoleAction,
-    whole_number,
 )
 from usher.db.clock import server_time
 from usher.db.pool import Connection
 from usher.errors import BadInput
-from usher.queue import admin, jobs, task_queries
-from usher.queue.admin import TaskUpdate
+from usher.queue import jobs
 from usher.queue.jobs import JobRequest
-from usher.queue.task_queries import StoredTask
-
-SCHEDULE_NAMES: Final = ("every", "hour", "minute", "cron")
-MAX_HOUR, MAX_MINUTE = 23, 59
 
 
 def command_words(text: str) -> list[str]:
@@ -47,70 +40,19 @@ async def add_job(conn: Connection, _call: MgmtCall[Any], fields: ActionFields) 
 
 
 def add_words(fields: ActionFields) -> list[str]:
-    """The command line; a command that cannot be split yet stays one word."""
-    try:
-        words = command_words(fields["command"])
-    except BadInput:
-        words = [fields["command"]]
-    # A single word would be split again.
-    words = words if len(words) > 1 else [shlex.quote(word) for word in words]
     resource = ["--resource", fields["resource"]] if fields.get("resource") else []
+    words = program_words(fields["command"])
     return ["jobs", "add", "--type", fields["type"], *resource, "--", *words]
 
 
-def schedule_text(task: StoredTask) -> str:
-    if task.cron:
-        return f"cron {task.cron}"
-    often = f"every {durations.show(task.periodicity)}" if task.periodicity else "never"
-    if task.hour is None and task.minute is None:
-        return often
-    hour = "*" if task.hour is None else f"{task.hour:02}"
-    return f"{often} at {hour}:{task.minute or 0:02}"
-
-
-async def set_schedule(
-    conn: Connection, _call: MgmtCall[Any], fields: ActionFields
-) -> ActionResult:
-    id_ = whole_number(fields["task"], "task")
-    before = await task_queries.show_task(conn, id_)
-    update = schedule_update(fields)
-    after = await admin.update_task(conn, id_, now=await server_time(conn), **update)
-    text = schedule_text(after)
-    return ActionResult(schedule_text(before), text, f"Task {id_} runs {text}.")
-
-
-def schedule_update(fields: ActionFields) -> TaskUpdate:
-    """What to change; BadInput if nothing or an impossible time."""
-    update = TaskUpdate()
-    if fields["every"]:
-        update["periodicity"] = fields["every"]
-    if fields["hour"]:
-        update["hour"] = clock_number(fields["hour"], "hour", MAX_HOUR)
-    if fields["minute"]:
-        update["minute"] = clock_number(fields["minute"], "minute", MAX_MINUTE)
-    if fields["cron"]:
-        update["cron"] = fields["cron"]
-    if not update:
-        raise BadInput("Fill in an interval, a time of day or a cron expression.")
-    return update
-
-
-def clock_number(text: str, noun: str, most: int) -> int:
-    if not text.isascii() or not text.isdecimal() or int(text[:4]) > most:
-        raise BadInput(f"The {noun} is a number from 0 to {most}.")
-    return int(text)
-
-
-def schedule_words(fields: ActionFields) -> list[str]:
-    given = [
-        word for name in SCHEDULE_NAMES if fields.get(name) for word in (f"--{name}", fields[name])
-    ]
-    return ["tasks", "set", fields["task"], *given]
-
-
-async def preview_schedule(conn: Connection, fields: ActionFields) -> list[str]:
-    task = await task_queries.show_task(conn, whole_number(fields["task"], "task"))
-    return [f"It runs {schedule_text(task)} now. Fields that you leave empty stay as they are."]
+def program_words(text: str) -> list[str]:
+    """The program and its arguments on a command line; a text that cannot be split yet stays one word."""
+    try:
+        words = command_words(text)
+    except BadInput:
+        words = [text]
+    # A single word would be split again.
+    return words if len(words) > 1 else [shlex.quote(word) for word in words]
 
 
 ACTIONS = (
@@ -129,23 +71,5 @@ ACTIONS = (
         "control",
         add_job,
         lambda _fields: "/jobs",
-    ),
-    ConsoleAction(
-        "task-schedule",
-        "Change the schedule",
-        "The task gets its next run by the new schedule; a live job continues. "
-        "An interval and a cron expression replace each other.",
-        (
-            ActionField("task", "Task"),
-            ActionField("every", "Interval", required=False, help="Such as 15m, 6h or 1d"),
-            ActionField("hour", "Hour", required=False, help="0 to 23"),
-            ActionField("minute", "Minute", required=False, help="0 to 59"),
-            ActionField("cron", "Cron expression", required=False, help="Such as 0 8 * * MON-FRI"),
-        ),
-        schedule_words,
-        "control",
-        set_schedule,
-        lambda _fields: "/tasks",
-        preview_schedule,
     ),
 )

@@ -175,8 +175,11 @@ CONDITION_FIELDS = (
     ActionField("state", "State", required=False, options=STATES),
     ActionField("result", "Result", required=False, options=RESULTS),
     ActionField("reason", "Reason contains", required=False),
-    ActionField("older", "Older than", required=False, help="Such as 7d or 12h"),
-    ActionField("newer", "Newer than", required=False, help="Such as 7d or 12h"),
+    ActionField("path", "Path contains", required=False),
+    ActionField("status", "HTTP status", required=False),
+    ActionField("due", "Next visit within", required=False, help="Such as 7d or 12h"),
+    ActionField("older", "Fetched before", required=False, help="Such as 7d or 12h ago"),
+    ActionField("newer", "Fetched since", required=False, help="Such as 7d or 12h ago"),
     ActionField("limit", "At most this many pages"),
 )
 ACTIONS = (

@@ -1,8 +1,9 @@
-"""Actions on the queue: retry and cancel jobs; pause and resume types and resources; enable, disable and run tasks."""
+"""Actions on the queue: retry and cancel a job; types and resources; enable, disable and run tasks."""
 
 from functools import partial
 from typing import Any
 
+from usher import durations
 from usher.api.context import MgmtCall
 from usher.console.actions.action import (
     REASON,
@@ -10,26 +11,18 @@ from usher.console.actions.action import (
     ActionFields,
     ActionResult,
     ConsoleAction,
-    PrefilledForm,
     reason_words,
     whole_number,
 )
-from usher.console.text_values import one_of
 from usher.db.clock import server_time
 from usher.db.pool import Connection
-from usher.errors import Conflict, NotFound
-from usher.queue import admin, bulk_retry, jobs, queries, task_queries
+from usher.errors import BadInput, Conflict, NotFound
+from usher.queue import admin, jobs, queries, task_queries
 from usher.queue.admin import TaskState
-from usher.queue.bulk_retry import (
-    FAILED_STATES,
-    MAX_JOBS_PER_RETRY,
-    FailedJobConditions,
-    failed_text,
-)
 from usher.queue.job_states import JobState
+from usher.queue.task_queries import ResourceStatus
 
 JOB = ActionField("job", "Job")
-RETRY_CONDITIONS = ("state", "type", "resource", "contains")
 TYPE = ActionField("type", "Type of job")
 TASK = ActionField("task", "Task")
 RESOURCE = ActionField("resource", "Resource")
@@ -43,49 +36,6 @@ async def retry_job(conn: Connection, _call: MgmtCall[Any], fields: ActionFields
         raise Conflict(f"Job {result.job} waits or runs already.", hint=f"usher jobs show {id_}")
     after = "pending" if result.what == "pending" else f"new job {result.job}"
     return ActionResult(before, after, f"Job {result.job} runs as soon as a manager claims it.")
-
-
-def failed_conditions(fields: ActionFields) -> FailedJobConditions:
-    return FailedJobConditions(
-        state=one_of("state", fields["state"], FAILED_STATES) or "permanent-error",
-        type=fields["type"] or None,
-        resource=fields["resource"] or None,
-        contains=fields["contains"] or None,
-    )
-
-
-async def retry_matching(
-    conn: Connection, _call: MgmtCall[Any], fields: ActionFields
-) -> ActionResult:
-    """Retry the failed jobs that match, and no more than the operator confirmed."""
-    conditions, limit = failed_conditions(fields), whole_number(fields["limit"], "limit")
-    matching = failed_text(await bulk_retry.count_failed(conn, conditions))
-    now = await server_time(conn)
-    result = await bulk_retry.retry_failed(conn, conditions, limit=limit, now=now)
-    return ActionResult(f"{matching} matched", result.text, f"{result.text}.")
-
-
-async def preview_retry(conn: Connection, fields: ActionFields) -> list[str]:
-    return retry_notes(await bulk_retry.count_failed(conn, failed_conditions(fields)))
-
-
-def retry_notes(number: int) -> list[str]:
-    most = f"one action retries {MAX_JOBS_PER_RETRY:,} at most"
-    return [f"{failed_text(number)} match now; {most}.".capitalize()]
-
-
-async def retry_limit(conn: Connection, fields: ActionFields) -> PrefilledForm:
-    """The number of jobs that match, which the operator confirms."""
-    number = await bulk_retry.count_failed(conn, failed_conditions(fields))
-    limit = str(max(1, min(number, MAX_JOBS_PER_RETRY)))
-    return PrefilledForm({"limit": limit}, retry_notes(number))
-
-
-def retry_words(fields: ActionFields) -> list[str]:
-    given = [
-        word for name in RETRY_CONDITIONS if fields[name] for word in (f"--{name}", fields[name])
-    ]
-    return ["jobs", "retry", *given, "--limit", fields["limit"], "--yes"]
 
 
 async def cancel_job(conn: Connection, _call: MgmtCall[Any], fields: ActionFields) -> ActionResult:
@@ -159,6 +109,42 @@ async def resource_state(conn: Connection, name: str) -> str:
     raise NotFound(f"There is no resource {name!r}.", hint="usher resources list")
 
 
+async def set_resource(
+    conn: Connection, _call: MgmtCall[Any], fields: ActionFields
+) -> ActionResult:
+    name = fields["resource"]
+    known = await task_queries.list_resources(conn, name=name)
+    capacity = whole_number(fields["capacity"], "capacity") if fields["capacity"] else None
+    interval = durations.parse(fields["interval"]) if fields["interval"] else None
+    if fields["interval"] and interval is None:
+        raise BadInput("The interval is no duration.", hint="Such as 10s, 15m, or 0s for none.")
+    now = await server_time(conn)
+    changed, _ = await admin.set_resource(conn, name, capacity=capacity, interval=interval, now=now)
+    before, after = (limits_text(known[0]) if known else "", limits_text(changed))
+    return ActionResult(before, after, f"{name}: {after}.")
+
+
+def limits_text(resource: ResourceStatus) -> str:
+    interval = durations.show(resource.interval)
+    return f"{resource.capacity:,} at once, one start every {interval}"
+
+
+def set_words(fields: ActionFields) -> list[str]:
+    given = [
+        word
+        for name in ("capacity", "interval")
+        if fields[name]
+        for word in (f"--{name}", fields[name])
+    ]
+    return ["resources", "set", fields["resource"], *given]
+
+
+async def preview_resource(conn: Connection, fields: ActionFields) -> list[str]:
+    for resource in await task_queries.list_resources(conn, name=fields["resource"]):
+        return [f"Now: {limits_text(resource)}. Fields that you leave empty stay as they are."]
+    return ["There is no such resource; it is created. Without values: 1 at once, every 10s."]
+
+
 def job_path(fields: ActionFields) -> str:
     return f"/jobs/{fields['job']}"
 
@@ -177,25 +163,6 @@ ACTIONS = (
         "control",
         retry_job,
         job_path,
-    ),
-    ConsoleAction(
-        "jobs-retry",
-        "Retry all that match",
-        "The latest failed jobs that match run again, and no more of them than you confirm. "
-        "An ended job is added as a new job, also if it was retried before.",
-        (
-            ActionField("state", "State", options=FAILED_STATES),
-            ActionField("type", "Type", required=False),
-            ActionField("resource", "Resource", required=False),
-            ActionField("contains", "Contains", required=False),
-            ActionField("limit", "At most this many jobs"),
-        ),
-        retry_words,
-        "control",
-        retry_matching,
-        lambda _fields: "/jobs",
-        preview_retry,
-        retry_limit,
     ),
     ConsoleAction(
         "job-cancel",
@@ -266,6 +233,24 @@ ACTIONS = (
         "control",
         pause_resource,
         tasks_path,
+    ),
+    ConsoleAction(
+        "resource-set",
+        "Set",
+        "Limits how many jobs of the resource run at once, and the time between two starts. "
+        "Jobs that wait start if the limits allow them now.",
+        (
+            RESOURCE,
+            ActionField("capacity", "Jobs at once", required=False),
+            ActionField(
+                "interval", "Time between starts", required=False, help="Such as 10s or 0s"
+            ),
+        ),
+        set_words,
+        "control",
+        set_resource,
+        tasks_path,
+        preview_resource,
     ),
     ConsoleAction(
         "resource-resume",

@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-from usher.console.actions import cluster, hosts, new_jobs, pages, queue
+from usher.console.actions import cluster, hosts, matching_jobs, new_jobs, pages, queue, tasks
 from usher.console.actions.action import ConsoleAction
 from usher.console.page import ActionLink
 from usher.errors import NotFound
 
 ACTIONS: Final[Mapping[str, ConsoleAction]] = {
     action.name: action
-    for part in (pages.ACTIONS, hosts.ACTIONS, queue.ACTIONS, new_jobs.ACTIONS, cluster.ACTIONS)
-    for action in part
+    for part in (pages, hosts, queue, matching_jobs, new_jobs, tasks, cluster)
+    for action in part.ACTIONS
 }
 # The first words of a command, and the action whose first field is the last word.
 COMMAND_ACTIONS: Final[Mapping[tuple[str, ...], str]] = {

@@ -1,6 +1,8 @@
-"""Components, chunks, events and tokens."""
+"""Components with the rows of index servers, and chunks."""
 
 import shlex
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -13,6 +15,7 @@ from usher.console.component_rows import component_row, holding_text
 from usher.console.event_rows import EVENT_HEADINGS, event_row
 from usher.console.lists.list_query import ROWS_PER_PAGE, choice, condition, next_href, number
 from usher.console.page import (
+    REFRESH_SECONDS,
     ActionLink,
     CellKind,
     ConsolePage,
@@ -23,15 +26,16 @@ from usher.console.page import (
     list_page,
 )
 from usher.db.pool import Connection
-from usher.mgmt import components, queries, tokens
+from usher.mgmt import components, placements, queries
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.component_chunks import with_holdings
-from usher.mgmt.component_names import TYPES, ComponentType
+from usher.mgmt.component_names import STATES, TYPES, ComponentType
 from usher.mgmt.health import Health
+from usher.mgmt.placement_rules import PlacementServer
+from usher.mgmt.placements import RowShortage
 from usher.mgmt.queries import STAGES, ChunkDetails, Stage
-from usher.mgmt.tokens import Token
 from usher.observe.status_report import read_transaction
-from usher.wording import relative_time, time_text
+from usher.wording import counted, relative_time, time_text
 
 HEALTHS: Final[tuple[Health, ...]] = ("healthy", "probation", "failure")
 CHUNK_STAGES: Final[tuple[Stage | Literal["failed"], ...]] = (*STAGES, "failed")
@@ -41,23 +45,29 @@ MAX_EVENTS: Final = 20
 
 async def components_page(call: MgmtCall[Any]) -> ConsolePage:
     """Components by host."""
-    given = {name: condition(call, name) for name in ("type", "health")}
+    given = {name: condition(call, name) for name in ("contains", "type", "state", "health")}
     async with read_transaction(call.context.mgmt_db) as conn:
         listed = await components.list_components(
             conn,
             type=choice(call, "type", TYPES),
             health=choice(call, "health", HEALTHS),
+            state=choice(call, "state", STATES),
+            contains=given["contains"] or None,
             after=condition(call, "after"),
             n=ROWS_PER_PAGE,
         )
         views = await with_holdings(conn, listed)
+        shortages = await placements.row_shortages(conn)
+        servers = await components.servers(conn, now=database_time(call))
     now = database_time(call)
     after = listed[-1].host if len(listed) >= ROWS_PER_PAGE else None
     table = ConsoleTable(
         COMPONENT_HEADINGS,
         [component_row(view, now, with_actions=True) for view in views],
         (
+            FilterField("contains", "Host or reason contains", given["contains"]),
             FilterField("type", "Type", given["type"], TYPES),
+            FilterField("state", "State", given["state"], STATES),
             FilterField("health", "Health", given["health"], HEALTHS),
         ),
         path="/components",
@@ -66,7 +76,35 @@ async def components_page(call: MgmtCall[Any]) -> ConsolePage:
     )
     options = [word for name, value in given.items() if value for word in (f"--{name}", value)]
     command = shlex.join(["usher", "components", "list", *options])
-    return list_page("Components", table, views, command)
+    page = list_page(
+        "Components",
+        table,
+        views,
+        command,
+        more=[("Rows", rows_table(shortages, servers))],
+        live_seconds=REFRESH_SECONDS,
+    )
+    return replace(page, data={**page.data, "rows": shortages})
+
+
+def rows_table(
+    shortages: Sequence[RowShortage], servers: Sequence[PlacementServer]
+) -> ConsoleTable:
+    """The rows of index servers with the chunks that they lack."""
+    rows = []
+    for shortage in shortages:
+        own = [server for server in servers if server.row == shortage.row]
+        missing = shortage.wanted + shortage.unseated
+        cells = (
+            TableCell(f"Row {shortage.row}"),
+            TableCell(counted(len(own), "server")),
+            TableCell(f"{max(shortage.seats - shortage.wanted, 0):,}", kind="number"),
+            TableCell(f"{missing:,}", kind="number"),
+            TableCell("incomplete" if missing else "complete", kind="bad" if missing else "good"),
+        )
+        rows.append(TableRow(cells))
+    headings = ("Row", "Servers", "Chunks loaded", "Chunks missing", "Coverage")
+    return ConsoleTable(headings, rows, empty="There is no row.")
 
 
 async def component_page(call: MgmtCall[Any]) -> ConsolePage:
@@ -97,13 +135,14 @@ async def component_page(call: MgmtCall[Any]) -> ConsolePage:
 async def chunks_page(call: MgmtCall[Any]) -> ConsolePage:
     """Chunks, the newest first."""
     now, stage = database_time(call), choice(call, "stage", CHUNK_STAGES)
-    given = {name: condition(call, name) for name in ("stage", "crawler", "builder")}
+    given = {name: condition(call, name) for name in ("stage", "crawler", "builder", "reason")}
     async with read_transaction(call.context.mgmt_db) as conn:
         listed = await queries.list_chunks(
             conn,
             stage=stage,
             crawler=await component_number(conn, given["crawler"], "crawler"),
             builder=await component_number(conn, given["builder"], "index-builder"),
+            reason=given["reason"] or None,
             after=number(call, "after"),
             n=ROWS_PER_PAGE + 1,
         )
@@ -115,12 +154,13 @@ async def chunks_page(call: MgmtCall[Any]) -> ConsolePage:
             FilterField("stage", "Stage", given["stage"], CHUNK_STAGES),
             FilterField("crawler", "Kept by the crawler", given["crawler"]),
             FilterField("builder", "Kept by the builder", given["builder"]),
+            FilterField("reason", "Reason contains", given["reason"]),
         ),
         path="/chunks",
         next_href=next_href("/chunks", given, shown[-1].id if len(listed) > len(shown) else None),
         empty="No chunk matches.",
     )
-    names = {"stage": "--state", "crawler": "--crawler", "builder": "--builder"}
+    names = {"stage": "--state", **{name: f"--{name}" for name in ("crawler", "builder", "reason")}}
     options = [word for name in names if given[name] for word in (names[name], given[name])]
     command = shlex.join(["usher", "chunks", "list", *options])
     return list_page("Chunks", table, shown, command)
@@ -150,6 +190,10 @@ def component_cell(host: str | None) -> TableCell:
     return TableCell(host, f"/components/{quote(host)}") if host else TableCell("-")
 
 
+def chunk_cell(id_: int) -> TableCell:
+    return TableCell(f"chunk {id_}", f"/chunks/{id_}")
+
+
 def chunk_actions(chunk: Chunk) -> list[ActionLink]:
     parked = queries.stage(chunk) == "parked"
     return [ACTIONS["chunk-retry"].link(chunk=str(chunk.id))] if parked else []
@@ -163,13 +207,16 @@ async def chunk_page(call: MgmtCall[Any]) -> ConsolePage:
     chunk = details.chunk
     fields = [
         ("Stage", [queries.stage(chunk), *filter(None, [chunk.reason])]),
-        ("Crawler", [chunk.crawler or "merged from other chunks"]),
+        (
+            "Crawler",
+            [component_cell(chunk.crawler) if chunk.crawler else "merged from other chunks"],
+        ),
         ("Claimed", [time_text(chunk.claimed_at, now)]),
-        ("Builder", [chunk.builder or "-"]),
+        ("Builder", [component_cell(chunk.builder)]),
         ("Built", [relative_time(chunk.built_at, now)]),
         ("Propagated", [relative_time(chunk.propagated_at, now)]),
-        ("Made of", [", ".join(map(str, details.made_of)) or "-"]),
-        ("Merged into", [", ".join(map(str, details.merged_into)) or "-"]),
+        ("Made of", [chunk_cell(id_) for id_ in details.made_of] or [TableCell("-")]),
+        ("Merged into", [chunk_cell(id_) for id_ in details.merged_into] or [TableCell("-")]),
     ]
     values = {
         "fields": fields,
@@ -203,52 +250,4 @@ def pages_table(details: ChunkDetails) -> ConsoleTable:
 
 
 def page_cell(url: str) -> TableCell:
-    return TableCell(url, f"/explain?url={quote(url, safe='')}")
-
-
-async def events_page(call: MgmtCall[Any]) -> ConsolePage:
-    """Events and actions of operators, the latest first."""
-    now, kind = database_time(call), choice(call, "show", ("actions",))
-    async with read_transaction(call.context.mgmt_db) as conn:
-        read = components.operator_events if kind else components.events
-        listed = await read(conn, n=ROWS_PER_PAGE, before=number(call, "after"))
-    given = {"show": kind or ""}
-    after = listed[-1].id if len(listed) >= ROWS_PER_PAGE else None
-    table = ConsoleTable(
-        EVENT_HEADINGS,
-        [event_row(event, now) for event in listed],
-        (FilterField("show", "Only", given["show"], ("actions",)),),
-        path="/events",
-        next_href=next_href("/events", given, after),
-        empty="Nothing happened yet.",
-    )
-    return list_page("Events", table, listed, "usher components events")
-
-
-async def tokens_page(call: MgmtCall[Any]) -> ConsolePage:
-    """Tokens by name; only hashes of their secrets are stored."""
-    now = database_time(call)
-    async with read_transaction(call.context.mgmt_db) as conn:
-        listed = await tokens.list_tokens(conn)
-    table = ConsoleTable(
-        ("Token", "Scope", "Component", "Created", "Used", "Expires", "State"),
-        [token_row(token, now) for token in listed],
-        empty="There is no token.",
-    )
-    return list_page("Tokens", table, listed, "usher tokens list")
-
-
-def token_row(token: Token, now: datetime) -> TableRow:
-    is_good = token.is_good(now)
-    state = "valid" if is_good else "revoked" if token.revoked_at else "expired"
-    cells = (
-        TableCell(token.name),
-        TableCell(token.scope),
-        TableCell(" at ".join(filter(None, (token.type, token.address))) or "-"),
-        TableCell(relative_time(token.created_at, now)),
-        TableCell(relative_time(token.used_at, now)),
-        TableCell(relative_time(token.expires_at, now)),
-        TableCell(state, kind="text" if is_good else "bad"),
-    )
-    links = () if token.revoked_at else (ACTIONS["token-revoke"].link(token=token.name),)
-    return TableRow(cells, links)
+    return TableCell(url, f"/explain?url={quote(url, safe='')}", "long")

@@ -10,6 +10,7 @@ from usher.api.mgmt_calls import database_time
 from usher.console.actions.registry import ACTIONS
 from usher.console.lists.list_query import ROWS_PER_PAGE, choice, condition, next_href
 from usher.console.page import (
+    REFRESH_SECONDS,
     CellKind,
     ConsolePage,
     ConsoleTable,
@@ -51,10 +52,13 @@ async def crawls_page(call: MgmtCall[Any]) -> ConsolePage:
         empty="No host is being crawled.",
     )
     options = [word for name, value in given.items() if value for word in (f"--{name}", value)]
-    page = list_page("Crawls", table, shown, shlex.join(["usher", "hosts", "crawls", *options]))
-    links = [ACTIONS["host-recrawl"].link("Start a crawl", pages="due")]
-    return ConsolePage(
-        page.template, page.heading, {**page.values, "links": links}, page.data, page.command
+    return list_page(
+        "Crawls",
+        table,
+        shown,
+        shlex.join(["usher", "hosts", "crawls", *options]),
+        links=[ACTIONS["host-recrawl"].link("Start a crawl", pages="due")],
+        live_seconds=REFRESH_SECONDS,
     )
 
 

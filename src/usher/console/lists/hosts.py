@@ -46,7 +46,9 @@ MAX_SITEMAPS: Final = 20
 async def hosts_page(call: MgmtCall[Any]) -> ConsolePage:
     """Hosts by name."""
     now = database_time(call)
-    given = {name: condition(call, name) for name in ("contains", "policy", "due")}
+    given = {
+        name: condition(call, name) for name in ("contains", "due", "cadence", "policy", "reason")
+    }
     due = choice(call, "due", ("yes",))
     async with read_transaction(call.context.mgmt_db) as conn:
         listed = await admin.list_hosts(
@@ -55,6 +57,8 @@ async def hosts_page(call: MgmtCall[Any]) -> ConsolePage:
             policy=choice(call, "policy", POLICIES),
             contains=given["contains"].lower() or None,
             due_at=now if due else None,
+            cadence=cadence.parse(given["cadence"]) if given["cadence"] else None,
+            reason=given["reason"] or None,
             n=ROWS_PER_PAGE + 1,
         )
     shown = listed[:ROWS_PER_PAGE]
@@ -63,8 +67,10 @@ async def hosts_page(call: MgmtCall[Any]) -> ConsolePage:
         [host_row(host, now) for host in shown],
         (
             FilterField("contains", "Name contains", given["contains"]),
-            FilterField("policy", "Policy", given["policy"], POLICIES),
             FilterField("due", "Due", given["due"], ("yes",)),
+            FilterField("cadence", "Cadence", given["cadence"]),
+            FilterField("policy", "Policy", given["policy"], POLICIES),
+            FilterField("reason", "Reason contains", given["reason"]),
         ),
         path="/hosts",
         next_href=next_href("/hosts", given, shown[-1].name if len(listed) > len(shown) else None),
@@ -75,7 +81,7 @@ async def hosts_page(call: MgmtCall[Any]) -> ConsolePage:
 
 def list_command(given: dict[str, str]) -> str:
     words = ["usher", "hosts", "list", *(["--due"] if given["due"] else [])]
-    for name in ("contains", "policy"):
+    for name in ("contains", "cadence", "policy", "reason"):
         words += [f"--{name}", given[name]] if given[name] else []
     return shlex.join(words)
 

@@ -1,4 +1,4 @@
-"""Jobs in the queue and in its log, and one job with its attempts. Only admin sees arguments and output."""
+"""Jobs in the queue and in its log. Only admin sees arguments and messages."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time
-from usher.api.queue_calls import HIDDEN, path_id, redact, sees_arguments
+from usher.api.queue_calls import HIDDEN, redact, sees_arguments
 from usher.console.actions.registry import ACTIONS
 from usher.console.lists.list_query import ROWS_PER_PAGE, choice, condition, next_href, number
 from usher.console.page import (
+    REFRESH_SECONDS,
     ActionLink,
     CellKind,
     ConsolePage,
@@ -20,9 +21,11 @@ from usher.console.page import (
     TableRow,
     list_page,
 )
+from usher.console.text_values import time_ago
 from usher.errors import BadInput, NotAllowed
 from usher.observe.status_report import read_transaction
-from usher.queue import queries, task_queries, waiting_reason
+from usher.queue import queries, task_queries
+from usher.queue.bulk_cancel import LIVE_STATES
 from usher.queue.job_states import JobState
 from usher.queue.queries import JobFilter, ListedJob
 from usher.queue.task_queries import PausedType
@@ -31,15 +34,19 @@ from usher.wording import relative_time
 HEADINGS: Final = ("Job", "Type", "Command", "State", "Attempts", "Scheduled", "Message")
 STATES: Final = tuple(state.value for state in JobState)
 SHOWN_LISTS: Final = ("queue", "log")
+QUEUE_LISTS: Final = ("log",)  # the queue is shown if nothing is chosen
 CONDITION_NAMES: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
-    "show": ("Show", SHOWN_LISTS),
+    "show": ("Show", QUEUE_LISTS),
     "state": ("State", STATES),
     "type": ("Type", ()),
     "resource": ("Resource", ()),
-    "contains": ("Contains", ()),
+    "contains": ("Command or message contains", ()),
+    "task": ("Task", ()),
+    "host": ("Machine", ()),
+    "since": ("In the last", ()),
 }
-FOLLOW_SECONDS: Final = 2
 FAILED_STATES: Final = frozenset({"temporary-error", "permanent-error"})
+WAITING_STATES: Final = ("pending", "waiting")
 
 
 async def jobs_page(call: MgmtCall[Any]) -> ConsolePage:
@@ -58,16 +65,22 @@ async def jobs_page(call: MgmtCall[Any]) -> ConsolePage:
         HEADINGS,
         [job_row(job, now) for job in shown],
         [
-            FilterField(name, label, given[name], options)
+            FilterField(name, label, given[name], options, "queue" if name == "show" else "any")
             for name, (label, options) in CONDITION_NAMES.items()
         ],
         path="/jobs",
         next_href=next_href("/jobs", given, last),
         empty="No job matches.",
     )
-    page = list_page("Jobs", table, shown, list_command(given, is_log=is_log))
-    values = {**page.values, "links": [*retry_links(given), *job_links(paused)]}
-    return ConsolePage(page.template, page.heading, values, page.data, page.command)
+    return list_page(
+        "Jobs",
+        table,
+        shown,
+        list_command(given, is_log=is_log),
+        related=[ActionLink("Types of jobs", "/types"), ActionLink("Tasks", "/tasks")],
+        links=[*matching_links(given), *job_links(paused)],
+        live_seconds=REFRESH_SECONDS,
+    )
 
 
 def read_conditions(call: MgmtCall[Any], given: dict[str, str], *, is_log: bool) -> JobFilter:
@@ -80,6 +93,9 @@ def read_conditions(call: MgmtCall[Any], given: dict[str, str], *, is_log: bool)
         type=given["type"] or None,
         resource=given["resource"] or None,
         contains=given["contains"] or None,
+        task=number(call, "task"),
+        host=given["host"] or None,
+        since=time_ago(given["since"], database_time(call)),
     )
     if (after := condition(call, "after")) and is_log:
         conditions["after_id"], conditions["after_end"] = parse_run_position(after)
@@ -95,12 +111,18 @@ def job_links(paused: Sequence[PausedType]) -> list[ActionLink]:
     return [*links, ACTIONS["type-pause"].link("Pause a type"), ACTIONS["job-add"].link()]
 
 
-def retry_links(given: Mapping[str, str]) -> list[ActionLink]:
-    """A link that retries all failed jobs that match the list."""
-    if given["state"] not in FAILED_STATES:
-        return []
+def matching_links(given: Mapping[str, str]) -> list[ActionLink]:
+    """Links that retry all failed jobs and cancel all live jobs that match the list."""
     names = ("state", "type", "resource", "contains")
-    return [ACTIONS["jobs-retry"].link(**{name: given[name] for name in names if given[name]})]
+    chosen = {name: given[name] for name in names if given[name]}
+    if any(given[name] for name in given.keys() - {*names, "show"}):
+        return []  # these actions do not know the other conditions
+    links = []
+    if given["state"] in FAILED_STATES:
+        links.append(ACTIONS["jobs-retry"].link(**chosen))
+    if given["state"] in LIVE_STATES and not given["show"]:
+        links.append(ACTIONS["jobs-cancel"].link(**chosen))
+    return links
 
 
 def parse_run_position(text: str) -> tuple[int, datetime]:
@@ -116,8 +138,8 @@ def parse_run_position(text: str) -> tuple[int, datetime]:
 def list_command(given: dict[str, str], *, is_log: bool) -> str:
     options = [
         word
-        for name in ("state", "type", "resource", "contains")
-        if given[name]
+        for name in CONDITION_NAMES
+        if given[name] and name != "show"
         for word in (f"--{name}", given[name])
     ]
     return shlex.join(["usher", "jobs", "log" if is_log else "list", *options])
@@ -144,45 +166,8 @@ def job_row(job: ListedJob, now: datetime) -> TableRow:
 
 def job_actions(id_: int, state: str) -> list[ActionLink]:
     links = []
-    if state not in ("pending", "running"):
+    if state not in WAITING_STATES and state != "running":
         links.append(ACTIONS["job-retry"].link(job=str(id_)))
-    if state in ("pending", "running", "temporary-error"):
+    if state in (*WAITING_STATES, "running", "temporary-error"):
         links.append(ACTIONS["job-cancel"].link(job=str(id_)))
     return links
-
-
-async def job_page(call: MgmtCall[Any]) -> ConsolePage:
-    """One job, why it waits, its attempts and its output."""
-    id_, now = path_id(call), database_time(call)
-    async with read_transaction(call.context.control) as conn:
-        details = await queries.show_job(conn, id_)
-        reasons = await waiting_reason.waiting_reasons(conn, id_, now=now) if details.live else []
-    job = redact(call, details.job)
-    attempts = [redact(call, attempt) for attempt in details.attempts]
-    result = details.result if sees_arguments(call) else None
-    fields = [
-        ("State", [job.state, *reasons]),
-        ("Type", [job.type]),
-        ("Command", [command_text(job.program, job.args)]),
-        ("Message", [job.message or "-"]),
-        ("Attempts", [f"{job.attempts}" + (f" of {job.max_attempts}" if job.max_attempts else "")]),
-        ("Scheduled", [relative_time(job.scheduled, now)]),
-        ("Machine", [job.hostname or "-"]),
-        ("Resource", [job.resource or "-"]),
-        ("Parent", [str(details.parent or "-")]),
-        ("Children", [f"{details.children:,}"]),
-    ]
-    runs = ConsoleTable(HEADINGS, [TableRow(job_row(run, now).cells) for run in attempts])
-    # The manager stores the output of a running job every few seconds.
-    follows = call.request.query_params.get("follow") == "1" and details.live
-    values = {
-        "fields": fields,
-        "is_live": details.live,
-        "refresh": FOLLOW_SECONDS if follows else 0,
-        "actions": job_actions(id_, job.state),
-        "runs": runs,
-        "output": job.output or "",
-        "id": id_,
-    }
-    data = {"job": job, "why": reasons, "runs": attempts, "result": result}
-    return ConsolePage("job.html", f"Job {id_}", values, data, f"usher jobs show {id_}")

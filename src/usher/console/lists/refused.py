@@ -9,6 +9,7 @@ from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time
 from usher.console.lists.list_query import ROWS_PER_PAGE, choice, condition, next_href
 from usher.console.page import (
+    ActionLink,
     ConsolePage,
     ConsoleTable,
     FilterField,
@@ -29,12 +30,13 @@ POSITION_PARTS: Final = 3
 async def refused_page(call: MgmtCall[Any]) -> ConsolePage:
     """Refused URLs by reason and host."""
     now = database_time(call)
-    given = {name: condition(call, name) for name in ("reason", "host")}
+    given = {name: condition(call, name) for name in ("reason", "host", "contains")}
     async with read_transaction(call.context.mgmt_db) as conn:
         listed = await refused_urls.refused_urls(
             conn,
             reason=choice(call, "reason", REASONS),
             host=given["host"].lower() or None,
+            contains=given["contains"] or None,
             after=position(condition(call, "after")),
             n=ROWS_PER_PAGE + 1,
         )
@@ -46,6 +48,7 @@ async def refused_page(call: MgmtCall[Any]) -> ConsolePage:
         (
             FilterField("reason", "Reason", given["reason"], REASONS),
             FilterField("host", "Host", given["host"]),
+            FilterField("contains", "URL or detail contains", given["contains"]),
         ),
         path="/pages/refused",
         next_href=next_href(
@@ -56,7 +59,8 @@ async def refused_page(call: MgmtCall[Any]) -> ConsolePage:
     )
     options = [word for name, value in given.items() if value for word in (f"--{name}", value)]
     command = shlex.join(["usher", "pages", "refused", *options])
-    return list_page("Refused URLs", table, shown, command)
+    related = (ActionLink("Pages by reason", "/pages/errors"),)
+    return list_page("Refused URLs", table, shown, command, related=related)
 
 
 def position(text: str) -> tuple[str, str, str]:
@@ -75,7 +79,7 @@ def refused_row(refused: RefusedUrl, now: datetime) -> TableRow:
     cells = (
         TableCell(refused.reason),
         host if refused.host else TableCell("-"),
-        TableCell(refused.url, f"/explain?url={quote(refused.url, safe='')}"),
+        TableCell(refused.url, f"/explain?url={quote(refused.url, safe='')}", "long"),
         TableCell(refused.detail or "-"),
         TableCell(relative_time(refused.at, now)),
     )

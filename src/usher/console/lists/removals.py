@@ -1,12 +1,13 @@
 """Removals of pages, the latest first."""
 
+import shlex
 from datetime import datetime
 from typing import Any
 
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time
 from usher.console.actions.registry import ACTIONS
-from usher.console.lists.list_query import ROWS_PER_PAGE, choice, next_href, number
+from usher.console.lists.list_query import ROWS_PER_PAGE, choice, condition, next_href, number
 from usher.console.page import (
     ConsolePage,
     ConsoleTable,
@@ -23,23 +24,35 @@ from usher.wording import counted, relative_time
 
 async def removals_page(call: MgmtCall[Any]) -> ConsolePage:
     now, undone = database_time(call), choice(call, "undone", ("also",))
+    contains = condition(call, "contains")
     async with read_transaction(call.context.mgmt_db) as conn:
         listed = await removals.list_removals(
-            conn, before=number(call, "after"), undone=undone is not None, n=ROWS_PER_PAGE
+            conn,
+            before=number(call, "after"),
+            undone=undone is not None,
+            contains=contains or None,
+            n=ROWS_PER_PAGE,
         )
-    given = {"undone": undone or ""}
+    given = {"contains": contains, "undone": undone or ""}
     after = listed[-1].id if len(listed) >= ROWS_PER_PAGE else None
     table = ConsoleTable(
         ("Target", "Removed", "By", "State", "Reason"),
         [removal_row(removal, now) for removal in listed],
-        (FilterField("undone", "Undone ones", given["undone"], ("also",)),),
+        (
+            FilterField("contains", "Target, author or reason contains", contains),
+            FilterField("undone", "Undone ones", given["undone"], ("also",), "not shown"),
+        ),
         path="/removals",
         next_href=next_href("/removals", given, after),
         empty="No page is removed.",
     )
-    page = list_page("Removals", table, listed, "usher remove --list")
-    values = {**page.values, "links": [ACTIONS["page-remove"].link("Remove pages")]}
-    return ConsolePage(page.template, page.heading, values, page.data, page.command)
+    links = [ACTIONS["page-remove"].link("Remove pages")]
+    return list_page("Removals", table, listed, list_command(given), links=links)
+
+
+def list_command(given: dict[str, str]) -> str:
+    words = ["usher", "remove", "--list", *(["--all"] if given["undone"] else [])]
+    return shlex.join([*words, *(["--contains", given["contains"]] if given["contains"] else [])])
 
 
 def removal_row(removal: Removal, now: datetime) -> TableRow:

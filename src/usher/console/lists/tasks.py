@@ -1,6 +1,7 @@
 """Tasks and resources. Only admin sees the arguments of tasks."""
 
 import shlex
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -8,17 +9,19 @@ from usher import durations
 from usher.api.context import MgmtCall
 from usher.api.mgmt_calls import database_time
 from usher.api.queue_calls import redact, sees_arguments
-from usher.console.actions.new_jobs import schedule_text
 from usher.console.actions.registry import ACTIONS
+from usher.console.actions.tasks import schedule_text
 from usher.console.lists.jobs import command_text
 from usher.console.lists.list_query import ROWS_PER_PAGE, choice, condition, next_href, number
 from usher.console.page import (
+    REFRESH_SECONDS,
     CellKind,
     ConsolePage,
     ConsoleTable,
     FilterField,
     TableCell,
     TableRow,
+    list_page,
 )
 from usher.errors import NotAllowed
 from usher.observe.status_report import read_transaction
@@ -33,9 +36,12 @@ MAX_RESOURCES = 200
 async def tasks_page(call: MgmtCall[Any]) -> ConsolePage:
     """Tasks by number, and the first resources."""
     now = database_time(call)
-    given = {name: condition(call, name) for name in ("state", "type", "resource", "contains")}
+    given = {
+        name: condition(call, name) for name in ("task", "state", "type", "resource", "contains")
+    }
     if given["contains"] and not sees_arguments(call):
         raise NotAllowed("Only the scope admin may search in arguments.")
+    only = number(call, "task")
     async with read_transaction(call.context.control) as conn:
         listed = await task_queries.list_tasks(
             conn,
@@ -43,19 +49,22 @@ async def tasks_page(call: MgmtCall[Any]) -> ConsolePage:
             type=given["type"] or None,
             resource=given["resource"] or None,
             contains=given["contains"] or None,
-            after_id=number(call, "after") or 0,
-            n=ROWS_PER_PAGE + 1,
+            after_id=only - 1 if only else number(call, "after") or 0,
+            n=1 if only else ROWS_PER_PAGE + 1,
         )
         resources = await task_queries.list_resources(conn, n=MAX_RESOURCES)
-    shown = [redact(call, task) for task in listed[:ROWS_PER_PAGE]]
+    shown = [
+        redact(call, task) for task in listed[:ROWS_PER_PAGE] if only is None or task.id == only
+    ]
     table = ConsoleTable(
         ("Task", "Name", "Command", "State", "Schedule", "Next run", "Last run"),
         [task_row(task, now) for task in shown],
         (
+            FilterField("task", "Task", given["task"]),
             FilterField("state", "State", given["state"], STATES),
             FilterField("type", "Type", given["type"]),
             FilterField("resource", "Resource", given["resource"]),
-            FilterField("contains", "Contains", given["contains"]),
+            FilterField("contains", "Name or command contains", given["contains"]),
         ),
         path="/tasks",
         next_href=next_href("/tasks", given, shown[-1].id if len(listed) > len(shown) else None),
@@ -66,12 +75,21 @@ async def tasks_page(call: MgmtCall[Any]) -> ConsolePage:
         [resource_row(resource) for resource in resources],
         empty="There is no resource.",
     )
-    data = {"records": shown, "resources": resources, "next": table.next_href or None}
-    values = {"table": table, "resources": limits}
-    return ConsolePage("tasks.html", "Tasks and resources", values, data, list_command(given))
+    page = list_page(
+        "Tasks and resources",
+        table,
+        shown,
+        list_command(given),
+        links=[ACTIONS["task-add"].link(), ACTIONS["resource-set"].link("Set a resource")],
+        more=[("Resources", limits)],
+        live_seconds=REFRESH_SECONDS,
+    )
+    return replace(page, data={**page.data, "resources": resources})
 
 
 def list_command(given: dict[str, str]) -> str:
+    if given["task"]:
+        return shlex.join(["usher", "tasks", "show", given["task"]])
     options = [word for name, value in given.items() if value for word in (f"--{name}", value)]
     return shlex.join(["usher", "tasks", "list", *options])
 
@@ -88,7 +106,7 @@ def task_row(task: StoredTask, now: datetime) -> TableRow:
         TableCell(relative_time(task.next_run, now) if is_enabled else "-"),
         TableCell(relative_time(task.latest_run, now)),
     )
-    names = ("task-disable" if is_enabled else "task-enable", "task-run", "task-schedule")
+    names = ("task-disable" if is_enabled else "task-enable", "task-run", "task-edit")
     return TableRow(cells, [ACTIONS[name].link(task=str(task.id)) for name in names])
 
 
@@ -102,4 +120,5 @@ def resource_row(resource: ResourceStatus) -> TableRow:
         TableCell("paused" if resource.paused else "active", kind=kind),
     )
     name = "resource-resume" if resource.paused else "resource-pause"
-    return TableRow(cells, (ACTIONS[name].link(resource=resource.name),))
+    names = (name, "resource-set")
+    return TableRow(cells, [ACTIONS[each].link(resource=resource.name) for each in names])
