@@ -5,7 +5,7 @@
 # make chaos-quick   does the same in under five minutes
 # make check         checks format, lint, types and import order
 # make docs          builds the documentation site into build/site
-.PHONY: pictures test soak failed chaos chaos-quick check docs format migrations schema access conformance lock licences packages
+.PHONY: pictures test soak failed chaos chaos-quick check docs format migrations messages schema access conformance lock licences packages
 
 PY = .venv/bin/python
 
@@ -40,9 +40,13 @@ format: .venv/requirements-dev.lock
 	$(PY) -m ruff format
 	$(PY) -m ruff check --fix
 
-# Writes the dbmate migration of each schema from its files in tables/ and functions/.
+# Writes the dbmate migrations of each schema from its files in tables/ and functions/; --remove in ARGS also drops.
 migrations: .venv/requirements-dev.lock
-	$(PY) scripts/migrations.py
+	$(PY) scripts/migrations.py $(ARGS)
+
+# Writes the fields of the messages between components, which later releases must understand.
+messages: .venv/requirements-dev.lock
+	$(PY) scripts/message_fields.py
 
 # Writes schema.sql, which tests compare with the migrations.
 schema: .venv/requirements-dev.lock

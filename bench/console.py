@@ -140,7 +140,10 @@ class ConsoleServer:
 
     def cpu_seconds(self) -> float:
         """CPU time so far of MGMT and of the connections that it has."""
-        query = "select pid from pg_stat_activity where application_name = 'usher' and backend_type = 'client backend'"
+        query = (
+            "select pid from pg_stat_activity "
+            "where application_name like 'usher %' and backend_type = 'client backend'"
+        )
         pids = [self.pid, *(pid for (pid,) in self.database.execute(query).fetchall())]
         return sum(nanoseconds(pid) for pid in pids) / 1e9
 

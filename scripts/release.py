@@ -21,6 +21,7 @@ VERSION_FILE = "src/usher/__init__.py"
 CHANGELOG = "CHANGELOG.md"
 UNRELEASED = "## [Unreleased]\n"
 LOCK = "requirements.lock"
+RECORDS = ("src/usher/schema/released", "tests/house/message_fields.json")
 DEMO_SECONDS = 300.0
 # Runs in the folder with the sources, which flit takes as the project.
 BUILD_CODE = """
@@ -204,9 +205,15 @@ def write_checksums(folder: Path) -> None:
 
 
 def commit(source: Path, version: str) -> None:
+    """Commit the version, and what later versions must be compatible with: the migrations and the messages."""
     for name in (VERSION_FILE, CHANGELOG):
         shutil.copyfile(source / name, ROOT / name)
-    git("commit", "--quiet", "-m", f"release: {version}", VERSION_FILE, CHANGELOG)
+    for script, *words in (("migrations.py", "--release"), ("message_fields.py",)):
+        command = [sys.executable, str(ROOT / "scripts" / script), *words]
+        subprocess.run(command, check=True)
+    git("add", *RECORDS)
+    files = (VERSION_FILE, CHANGELOG, *RECORDS)
+    git("commit", "--quiet", "-m", f"release: {version}", *files)
     git("tag", "-a", f"v{version}", "-m", f"Usher {version}")
 
 

@@ -139,6 +139,11 @@ class Settings:
         "format of log lines; auto: text on a terminal, else JSON",
         choices=("auto", "text", "json"),
     )
+    log_file: str = setting("", "file for the log lines of a service instead of stderr")
+    log_bytes: int = setting(20_000_000, "bytes of a log file until it is rotated", minimum=10_000)
+    log_files: int = setting(
+        5, "log files of a process, with the rotated ones", minimum=1, maximum=1000
+    )
 
 
 @dataclass(frozen=True, slots=True)

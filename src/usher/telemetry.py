@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TextIO, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -202,7 +202,17 @@ def quoted(value: object) -> str:
     return text if plain and text else json.dumps(text, ensure_ascii=False)
 
 
-def set_up_logging(*, level: str, form: str, stream: TextIO | None = None) -> None:
+class LogStream(Protocol):
+    """Where log lines go."""
+
+    def write(self, text: str, /) -> object: ...
+
+    def flush(self) -> object: ...
+
+    def isatty(self) -> bool: ...
+
+
+def set_up_logging(*, level: str, form: str, stream: LogStream | None = None) -> None:
     """Send the log lines of this process to a stream; each command calls this once."""
     stream = stream or sys.stderr
     text = form == "text" or (form == "auto" and stream.isatty())

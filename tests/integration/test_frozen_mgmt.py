@@ -19,7 +19,7 @@ from support.processes.standins import standins
 
 BACKENDS = """
 select count(*) from pg_stat_activity
-where datname = current_database() and application_name = 'usher' and query ilike %s
+where datname = current_database() and application_name like 'usher %%' and query ilike %s
 """
 WAITING = f"{BACKENDS} and wait_event_type = 'Lock'"
 IDLE = f"{BACKENDS} and state = 'idle in transaction'"

@@ -28,7 +28,6 @@ from usher.index.rpc_handlers import QueryHandlers
         ("/search", {"query": "a", "k": 10**9}, 422),
         ("/search", {"query": "a", "offset": -1}, 422),
         ("/search", {"query": "a", "deadline": 0}, 422),
-        ("/search", {"query": "a", "more": 1}, 422),
         ("/search", {"query": "a" * 30_000}, 422),
         ("/search", {"query": {"groups": [[{"text": "a"}] * 20] * 20}}, 422),
         ("/search", {"query": "a", "stats": {"documents": -1}}, 422),
@@ -50,6 +49,12 @@ async def test_invalid_requests_are_refused(
 ) -> None:
     got, told = await asyncio.to_thread(post, handlers, path, body)
     assert (got, told["status"]) == (status, status)
+
+
+@pytest.mark.parametrize("path", ["/search", "/stats", "/suggest"])
+async def test_fields_of_a_newer_front_end_are_ignored(handlers: int, path: str) -> None:
+    status, answer = await asyncio.to_thread(post, handlers, path, {"query": "a", "later": [1]})
+    assert (status, "later" in answer) == (200, False)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from usher import __version__
 from usher.api.access import READ, work
 from usher.api.callers import role_named
 from usher.api.context import MgmtCall
@@ -25,7 +26,10 @@ from usher.messages.components import (
 from usher.messages.fields import CHUNK_ID, MAX_CHUNKS_PER_REQUEST, chunk_number
 from usher.mgmt import chunks, components, queries
 from usher.mgmt.component_names import TYPES, storable_text, type_of
+from usher.telemetry import Log
+from usher.versions import version_problem
 
+log = Log("mgmt")
 ENDPOINTS = EndpointList()
 
 
@@ -39,15 +43,30 @@ async def set_component_state(call: MgmtCall[ComponentStateRequest]) -> Componen
     component = await callers.component(call.caller, request.host, roles, row=request.row)
     async with mgmt_connection(call) as conn:
         now = database_time(call)
-        await components.declare(
-            conn, component.id, request.state, reason=request.reason, weight=request.weight, now=now
+        declared = await components.declare(
+            conn,
+            component.id,
+            request.state,
+            reason=request.reason,
+            weight=request.weight,
+            version=declared_version(request),
+            now=now,
         )
         if request.anew and component.type == "crawler":
             await chunks.restart_crawler(conn, component.id, n=MAX_CHUNKS_PER_REQUEST, now=now)
     callers.forget_host(call.caller, request.host)
+    if request.type and (problem := version_problem(__version__, declared.version)):
+        log.warning("version", component=component.host, problem=problem)
     return ComponentStatus(
-        component.host, component.type, request.state, component.health, component.row
+        component.host, component.type, request.state, component.health, component.row, __version__
     )
+
+
+def declared_version(request: ComponentStateRequest) -> str | None:
+    """The version to store; None keeps the present one. A component that registers without one has none."""
+    if request.version is None:
+        return "" if request.type else None
+    return storable_text(request.version)
 
 
 @ENDPOINTS.post("/v1/lease", "Renew the leases of chunks", work("crawler", "index-builder"))

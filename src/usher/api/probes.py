@@ -21,7 +21,7 @@ ENDPOINTS = EndpointList(probe_endpoints(lambda: "healthy"))
 
 @ENDPOINTS.get("/readyz", "Can it work?", OPEN)
 async def readyz(call: MgmtCall[None]) -> Status:
-    """Ready when the databases answer and their schemas are up to date."""
+    """Ready when the databases answer and MGMT works with their schemas."""
     try:
         async with asyncio.timeout(READY_SECONDS):
             states = [
@@ -32,7 +32,7 @@ async def readyz(call: MgmtCall[None]) -> Status:
         message = f"The database has not answered within {READY_SECONDS} seconds."
         raise Unreachable(message, hint="See `usher doctor`.") from error
     for state in states:
-        if state.unknown:
+        if state.refused:
             raise unknown_migrations_error(state)
     if behind := [state.schema for state in states if state.pending]:
         raise out_of_date_error(behind)

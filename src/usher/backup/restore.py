@@ -103,7 +103,7 @@ async def restore_database(areas: AreaDatabases, data: Path, backup: Backup, pg_
 async def stop_work(areas: AreaDatabases) -> None:
     """End the leases, and mark the components as stopped, of the moment when the backup was created."""
     async with await connect(areas.dsn("work")) as conn:
-        if (await schema_state(conn, "work")).current:
+        if (await schema_state(conn, "work")).usable:
             await store.end_leases.run(conn)
             await store.stop_components.run(conn)
 

@@ -15,4 +15,4 @@ where state in ('online', 'waiting') and not (state = 'waiting' and state_reason
 -- The number of connections of other processes of Usher to this database.
 select count(*)
 from pg_catalog.pg_stat_activity
-where datname = current_database() and pid <> pg_backend_pid() and application_name = 'usher';
+where datname = current_database() and pid <> pg_backend_pid() and application_name ~ '^usher( |$)';

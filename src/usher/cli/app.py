@@ -77,22 +77,36 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def run_service(app: App, work: Coroutine[Any, Any, None]) -> None:
-    """Run a service until it ends, with logging and with uvloop where it is installed."""
+def run_service(app: App, work: Coroutine[Any, Any, None], *, own_log: Path | None = None) -> None:
+    """Run a service until it ends, with logging and with uvloop where it is installed.
+
+    With `own_log`, everything that the process writes to stderr goes to that file.
+    """
     import asyncio
     import gc
-
-    from usher.telemetry import set_up_logging
 
     loops: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     with suppress(ImportError):  # uvloop does not support every platform
         import uvloop
 
         loops = uvloop.new_event_loop
-    set_up_logging(level=app.settings.log_level, form=app.settings.log_format)
+    start_log(app.settings, own_log)
     gc.set_threshold(GC_THRESHOLD)
     with asyncio.Runner(loop_factory=loops) as runner:
         runner.run(with_signs_of_life(work))
+
+
+def start_log(settings: Settings, own_log: Path | None) -> None:
+    """Log to the file of this process, to the file of the settings, or to stderr."""
+    from usher.log_file import STANDARD_ERROR, LogFile, LogLimits
+    from usher.telemetry import set_up_logging
+
+    limits, stream = LogLimits(settings.log_bytes, settings.log_files), None
+    if own_log:
+        stream = LogFile(own_log, limits, handle=STANDARD_ERROR)
+    elif settings.log_file:
+        stream = LogFile(Path(settings.log_file).expanduser(), limits)
+    set_up_logging(level=settings.log_level, form=settings.log_format, stream=stream)
 
 
 async def with_signs_of_life(work: Coroutine[Any, Any, None]) -> None:

@@ -38,10 +38,10 @@ async def open_database(app: App, schema: str, role: str) -> AsyncIterator[Datab
 
 
 async def prepare_schema(areas: AreaDatabases, schema: str, role: str, seconds: float) -> str:
-    """Migrate the schema if it is out of date; return the role, or "" if this user may not take it on."""
+    """Migrate a schema that is out of date; return the role, or "" if this user may not take it on."""
     async with await connect(areas.dsn(schema), patience=seconds) as conn:
         # A user with the rights of one role may not read the other schemas.
-        if not (await schema_state(conn, schema)).current:
+        if not (await schema_state(conn, schema)).usable:
             await migrate.ensure(
                 areas, migrate.ALL_SCHEMAS if areas.is_embedded(schema) else (schema,)
             )

@@ -170,17 +170,27 @@ def misplaced_option(error: click.NoSuchOption, group: click.Group) -> click.Usa
     "--config", type=click.Path(path_type=Path), help="Settings file to use instead of usher.toml."
 )
 @click.option("--data", type=click.Path(path_type=Path), help="Data directory (also USHER_DATA).")
+@click.option(
+    "--log-file", metavar="FILE", help="File for the log of a service, instead of stderr."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Log at level debug.")
 @click.version_option(__version__, message="usher %(version)s", help="Show the version.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only data and errors.")
 @click.pass_context
 def root(
-    ctx: click.Context, config: Path | None, data: Path | None, *, verbose: bool, quiet: bool
+    ctx: click.Context,
+    config: Path | None,
+    data: Path | None,
+    log_file: str | None,
+    *,
+    verbose: bool,
+    quiet: bool,
 ) -> None:
     if os.environ.get("NO_COLOR"):
         ctx.color = False
     overrides = {
         "data": data,
+        "log_file": log_file,
         "log_level": "debug" if verbose else "warning" if quiet else None,
     }
     ctx.obj = App(config, {name: value for name, value in overrides.items() if value}, quiet)

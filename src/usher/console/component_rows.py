@@ -28,6 +28,7 @@ def component_row(view: ComponentView, now: datetime, *, with_actions: bool = Fa
         ),
         TableCell(component.health, kind=kind, more=component.health_reason),
         TableCell(relative_time(component.seen_at, now)),
+        TableCell(component.version or "-"),
         TableCell(holding_text(view.holding)),
     )
     if not with_actions or component.type != "index-server":

@@ -188,7 +188,7 @@ def stage_table(report: StatusReport) -> ConsoleTable:
 
 
 def component_table(data: OverviewData) -> ConsoleTable:
-    headings = ("Component", "Type", "State", "Health", "Last contact", "Holds")
+    headings = ("Component", "Type", "State", "Health", "Last contact", "Version", "Holds")
     rows = [component_row(view, data.report.at) for view in data.components]
     return ConsoleTable(headings, rows, empty="No component is registered.")
 

@@ -18,6 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from usher import __version__
 from usher.db.clock import DatabaseClock
 from usher.db.session import TCP_PARAMETERS, check_pooler, prepare_session
 from usher.errors import BadSetting, NotAllowed, SchemaOutOfDate, Unreachable, UsherError
@@ -85,7 +86,7 @@ def complete_dsn(dsn: str) -> str:
             hint="postgresql://user:password@host:5432/database",
         ) from error
     defaults: dict[str, Any] = {
-        "application_name": "usher",
+        "application_name": f"usher {__version__}",
         "connect_timeout": CONNECT_SECONDS,
         # Of several servers, the primary; and behind a load balancer, no standby.
         "target_session_attrs": "read-write",

@@ -37,7 +37,8 @@ from usher.local.port_claim import claim_ports
 from usher.local.ports import ADD_HINT, Ports, already_running, exclusive_run, is_run_locked
 from usher.local.recrawl import knock_again, knock_beyond_limits
 from usher.local.roles import role_names
-from usher.local.supervisor import ShowMessage, Supervisor, usher_command
+from usher.local.supervisor import LOG_DIRECTORY, ShowMessage, Supervisor, usher_command
+from usher.log_file import LogLimits
 from usher.observe.crawl_progress import (
     CrawlProgress,
     HostPaceView,
@@ -216,7 +217,8 @@ async def running_processes(
         write_skipped(data, selection)
     supervisor = Supervisor(
         process_command(stack.loaded, stack.options, skips_hosts=bool(selection.skipped)),
-        data / "logs",
+        data / LOG_DIRECTORY,
+        log_limits=LogLimits(stack.loaded.settings.log_bytes, stack.loaded.settings.log_files),
         say=say,
         stop=stop,
         hurry=hurry,

@@ -13,7 +13,8 @@ from typing import IO, Any, Final, Self
 from usher.background import wait_up_to
 from usher.errors import UsherError
 from usher.local.roles import ROLE_PROCESSES
-from usher.private_files import make_directory, open_file
+from usher.log_file import LogLimits, open_append, rotate
+from usher.private_files import make_directory
 from usher.telemetry import Log
 
 log = Log("stage")
@@ -23,7 +24,8 @@ STABLE_SECONDS: Final = 30.0  # without a crash; the pause then starts from the 
 START_SECONDS: Final = 90.0
 MAX_START_CRASHES: Final = 3
 STOP_SECONDS: Final = 40.0
-MAX_LOG_BYTES: Final = 20_000_000  # a larger log becomes the old log at the next start
+LOG_DIRECTORY: Final = "logs"
+LOG_SUFFIX: Final = ".log"
 ShowMessage = Callable[[str], None]
 OnCrash = Callable[[str, str, Path], None]  # called with the process, how it crashed, and its log
 
@@ -36,12 +38,14 @@ class RoleProcess:
         name: str,
         command: Sequence[str],
         directory: Path,
+        log_limits: LogLimits,
         say: ShowMessage,
         on_crash: OnCrash | None = None,
     ) -> None:
         self.name, self.crashes = name, 0
         self.ready = asyncio.Event()
-        self.log = directory / f"{name}.log"
+        self.log = directory / f"{name}{LOG_SUFFIX}"
+        self._log_limits = log_limits
         self._command, self._say, self._on_crash = command, say, on_crash
         self._process: Process | None = None
         self._stopping = asyncio.Event()
@@ -72,8 +76,10 @@ class RoleProcess:
 
     async def _run_once(self, open_files: Sequence[int]) -> int | None:
         """Run the process until it ends; its exit code, or None if it could not be started."""
-        with open_log(self.log) as file:
-            try:
+        with suppress(OSError):
+            rotate(self.log, self._log_limits)  # the process may crash before it does this itself
+        try:
+            with open_log(self.log) as file:
                 # In its own session, because Ctrl-C goes to this process, which stops the others in order.
                 self._process = process = await asyncio.create_subprocess_exec(
                     *self._command,
@@ -83,18 +89,22 @@ class RoleProcess:
                     start_new_session=True,
                     pass_fds=open_files,
                 )
-            except OSError as error:
-                log.warning("not_started", part=self.name, error=str(error))
-                return None
-            if self._stopping.is_set():
-                self._send(signal.SIGTERM)
-            out = process.stdout
-            while out is not None and (line := await out.readline()):
-                file.write(line)
-                file.flush()
-                if line.strip() == self.name.encode():
-                    self.ready.set()
-            return await process.wait()
+        except OSError as error:
+            log.warning("not_started", part=self.name, error=str(error))
+            return None
+        if self._stopping.is_set():
+            self._send(signal.SIGTERM)
+        out = process.stdout
+        while out is not None and (line := await out.readline()):
+            self._append(line)
+            if line.strip() == self.name.encode():
+                self.ready.set()
+        return await process.wait()
+
+    def _append(self, line: bytes) -> None:
+        """Write a line to the log, which the process may have rotated."""
+        with suppress(OSError), open_log(self.log) as file:
+            file.write(line)
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Send TERM; send KILL after a timeout or when `hurry` is set."""
@@ -124,6 +134,7 @@ class Supervisor:
         command: Callable[[str], Sequence[str]],
         directory: Path,
         *,
+        log_limits: LogLimits,
         say: ShowMessage,
         stop: asyncio.Event,
         hurry: asyncio.Event,
@@ -132,7 +143,8 @@ class Supervisor:
     ) -> None:
         make_directory(directory)
         self.processes = [
-            RoleProcess(name, command(name), directory, say, on_crash) for name in ROLE_PROCESSES
+            RoleProcess(name, command(name), directory, log_limits, say, on_crash)
+            for name in ROLE_PROCESSES
         ]
         self._stop, self._hurry, self._open_files = stop, hurry, open_files
 
@@ -190,11 +202,8 @@ def crash_text(code: int | None) -> str:
 
 
 def open_log(file: Path) -> IO[bytes]:
-    """Open a log file to append to; a large one is renamed first."""
-    with suppress(FileNotFoundError):
-        if file.lstat().st_size > MAX_LOG_BYTES:
-            file.replace(file.with_suffix(".old"))
-    return os.fdopen(open_file(file, os.O_WRONLY | os.O_APPEND), "ab")
+    """Open a log file to append to."""
+    return os.fdopen(open_append(file), "ab")
 
 
 def usher_command(*words: str) -> list[str]:

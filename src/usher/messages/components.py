@@ -30,16 +30,18 @@ class ComponentStateRequest(ComponentRequest, kw_only=True):
     weight: UpTo1000 | None = None
     reason: ReasonText = ""
     anew: Annotated[bool, Meta(description="a crawler that lost all of its chunks")] = False
+    version: Annotated[str, Meta(max_length=40, description="of Usher")] | None = None
 
 
 class ComponentStatus(Struct):
-    """The caller as MGMT knows it."""
+    """The caller as MGMT knows it, and the version of this MGMT."""
 
     host: str
     type: str | None
     state: str
     health: str
     row: int | None
+    version: str = ""
 
 
 class ComponentsQuery(Struct, forbid_unknown_fields=True):
@@ -64,6 +66,7 @@ class ComponentDetails(Struct):
     draining: bool
     called_at: datetime | None
     health_url: str | None
+    version: str = ""
 
 
 class ComponentList(Struct):

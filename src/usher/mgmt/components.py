@@ -55,6 +55,7 @@ class ComponentRecord:
     called_at: datetime | None = None
     health_url: str | None = None
     renews_leases: bool = False
+    version: str = ""
 
     @property
     def record(self) -> HealthRecord:
@@ -199,21 +200,24 @@ async def declare(
     reason: str = "",
     row: int | None = None,
     weight: int | None = None,
+    version: str | None = None,
     now: datetime,
 ) -> ComponentRecord:
-    """Store the state that a component declares, and its row and weight if given; returns the component."""
+    """Store the state that a component declares, and row, weight and version if given; returns the component."""
     if weight is not None and not 1 <= weight <= MAX_WEIGHT:
         raise BadInput(
             f"A weight is from 1 to {MAX_WEIGHT}.",
             hint="A server of twice the weight gets twice the chunks.",
         )
     after, why = state_of(state), storable_text(reason)
-    changed = await store.declare.column(
-        conn, id=id_, state=after, reason=why, weight=weight, now=now
+    changed = await store.declare.tuples(
+        conn, id=id_, state=after, reason=why, weight=weight, version=version, now=now
     )
-    for before in changed:
+    for before, version_before in changed:
         if before != after:
             await add_events(conn, NewEvent(now, "state", id_, before, after, why))
+        if version and version_before and version != version_before:
+            await add_events(conn, NewEvent(now, "version", id_, version_before, version))
     component = await of_id(conn, id_)
     if row is None or row == component.row:
         return component

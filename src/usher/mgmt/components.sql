@@ -2,7 +2,7 @@
 -- The components of a host, or the one of a type.
 select
     id, host, type, state, state_reason, health, health_since, health_reason, misses, down, seen_at, registered_at,
-    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases
+    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases, version
 from work.component
 where host = %(host)s and (%(type)s::text is null or type = %(type)s)
 order by type;
@@ -11,7 +11,7 @@ order by type;
 -- One component.
 select
     id, host, type, state, state_reason, health, health_since, health_reason, misses, down, seen_at, registered_at,
-    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases
+    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases, version
 from work.component
 where id = %(id)s;
 
@@ -24,7 +24,7 @@ select host from work.component where host = any(%(hosts)s);
 -- host.
 select
     id, host, type, state, state_reason, health, health_since, health_reason, misses, down, seen_at, registered_at,
-    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases
+    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases, version
 from work.component
 where (%(type)s::text is null or type = %(type)s) and (%(health)s::text is null or health = %(health)s)
     and (%(state)s::text is null or state = %(state)s)
@@ -49,20 +49,23 @@ select "rows" from work.settings;
 update work.component set "row" = %(row)s where id = %(id)s and type = 'index-server';
 
 -- name: declare
--- Stores the declared state of a component; returns the state before, or nothing if nothing changed.
+-- Stores the declared state of a component; returns state and version before, or nothing if nothing changed.
 with was as (
-    select id, state from work.component where id = %(id)s for no key update
+    select id, state, version from work.component where id = %(id)s for no key update
 )
 update work.component c
 set state = %(state)s,
     state_reason = %(reason)s,
     state_since = case when was.state = %(state)s then c.state_since else %(now)s end,
-    weight = coalesce(%(weight)s, c.weight)
+    weight = coalesce(%(weight)s, c.weight),
+    version = coalesce(%(version)s, c.version)
 from was
 where c.id = was.id
-    and (c.state, c.state_reason, c.weight)
-        is distinct from (%(state)s::text, %(reason)s::text, coalesce(%(weight)s, c.weight))
-returning was.state;
+    and (c.state, c.state_reason, c.weight, c.version)
+        is distinct from (
+            %(state)s::text, %(reason)s::text, coalesce(%(weight)s, c.weight), coalesce(%(version)s::text, c.version)
+        )
+returning was.state, was.version;
 
 -- name: drain
 -- Sets whether an index server gives its chunks away.

@@ -11,6 +11,7 @@ from typing import Final
 from usher import durations
 from usher.observe.causes import THIS_MACHINE, SystemCause, clock_cause, disk_cause_of
 from usher.observe.stages import MAX_COUNTED, JobTypeCounts, QueueStatus, WorkStatus
+from usher.versions import version_problems
 
 MAX_WAIT: Final = timedelta(minutes=5)  # before a stage with workers counts as slow
 MAX_POLITE_REST: Final = timedelta(minutes=1)
@@ -131,7 +132,13 @@ def work_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
         held_back_blockers(work),
         foreign_page_blockers(work, now),
         component_blockers(work, now),
+        version_blockers(work),
     )
+
+
+def version_blockers(work: WorkStatus) -> Iterator[Blocker]:
+    for words in version_problems(work.versions):
+        yield Blocker("versions", words, "usher components list")
 
 
 def watchdog_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:

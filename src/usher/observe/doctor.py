@@ -17,6 +17,7 @@ from usher.db.clock import DatabaseClock
 from usher.db.embedded import binaries
 from usher.db.pool import Connection, connect
 from usher.errors import UsherError
+from usher.mgmt.running_versions import running_versions
 from usher.observe.causes import (
     GIGABYTE,
     THIS_MACHINE,
@@ -30,6 +31,7 @@ from usher.schema import migrate, roles
 from usher.schema.state import schema_state
 from usher.security_checks import Check, security_checks
 from usher.settings import LoadedSettings, Settings, mask_password
+from usher.versions import version_counts, version_problems
 
 LOW_DISK_BYTES = 5 * GIGABYTE
 
@@ -99,8 +101,12 @@ async def database_checks(areas: AreaDatabases, settings: Settings) -> AsyncIter
             async with await connect(dsn, patience=min(settings.connect_timeout, 3)) as conn:
                 yield await server_check(conn, dsn, schemas, ours=ours)
                 yield await clock_check(conn)
-                yield await schema_check(conn, schemas)
+                schema = await schema_check(conn, schemas)
+                is_usable = schema.level != "bad"
+                yield schema
                 yield await role_check(conn)
+                if "work" in schemas and is_usable:
+                    yield await running_check(conn)
         except UsherError as error:
             yield database_failure(error, settings)
         except psycopg.errors.InsufficientPrivilege as error:
@@ -132,13 +138,26 @@ async def schema_check(conn: Connection, schemas: list[str]) -> Check:
     if older := [version.schema for version in states if version.of_older_checkout]:
         detail = f"created by a checkout from before the first release: {', '.join(older)}"
         return Check("schema", "bad", detail, "usher db status")
-    if unknown := [version.schema for version in states if version.unknown]:
+    if refused := [version.schema for version in states if version.refused]:
         return Check(
-            "schema", "bad", f"newer than this Usher: {', '.join(unknown)}", "Upgrade Usher."
+            "schema", "bad", f"newer than this Usher: {', '.join(refused)}", "Upgrade Usher."
         )
     if behind := [version.schema for version in states if version.pending]:
         return Check("schema", "bad", f"behind: {', '.join(behind)}", "usher db migrate")
+    if newer := [version.schema for version in states if version.unknown]:
+        detail = f"newer than this Usher, which works with it: {', '.join(newer)}"
+        return Check("schema", "warning", detail, "Upgrade this Usher next.")
     return Check("schema", "good", f"up to date: {', '.join(schemas)}")
+
+
+async def running_check(conn: Connection) -> Check:
+    """Whether the versions that run now may run together."""
+    running = await running_versions(conn)
+    if problems := list(version_problems(running)):
+        return Check(
+            "running", "warning", " ".join(problems), "docs/upgrade.md has the order of an upgrade."
+        )
+    return Check("running", "good", version_counts(running) or "no component")
 
 
 async def role_check(conn: Connection) -> Check:

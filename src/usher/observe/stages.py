@@ -5,7 +5,7 @@ names of the dataclasses are those of `usher status --json`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -16,9 +16,11 @@ from usher.mgmt import incarnation, placements, watchdog
 from usher.mgmt.incarnation import UnrestoredState
 from usher.mgmt.page_history import MAX_WORKER_SILENCE
 from usher.mgmt.placements import RowShortage
+from usher.mgmt.running_versions import running_versions
 from usher.mgmt.watchdog import WatchdogRound
 from usher.queue import scheduler
 from usher.urls import url_text
+from usher.versions import RunningVersions
 
 store = load_statements(__file__)
 MAX_COUNTED: Final = 10_000
@@ -212,6 +214,7 @@ class WorkStatus:
     unrestored: UnrestoredState | None = None
     full_disks: Sequence[FullDiskComponent] = ()
     crashes: Sequence[CrashedProcess] = ()
+    versions: RunningVersions = field(default_factory=RunningVersions)
 
     @property
     def running(self) -> bool:
@@ -295,6 +298,7 @@ async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
         await store.crashes.rows(
             conn, CrashedProcess, lately=now - RECENT, most=MAX_COUNTED, n=MAX_NAMED
         ),
+        await running_versions(conn),
     )
 
 

@@ -1,4 +1,7 @@
-"""Requests of a front-end to an index server, all bounded, and the responses that are not in `results`."""
+"""Requests of a front-end to an index server, all bounded, and the responses that are not in `results`.
+
+Unknown fields are ignored, because the front-end may have a newer version than the server.
+"""
 
 from typing import Annotated, Final
 
@@ -20,7 +23,7 @@ HitAddress = tuple[  # URL and chunk
 ]
 
 
-class SearchRequest(Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+class SearchRequest(Struct, kw_only=True, omit_defaults=True):
     """`POST /search`: the best `k` hits after the first `offset`, the first `show` of them with snippets.
 
     `stats` are those of all servers of the row. `explain` adds the reasons of each score; a server of an older version
@@ -37,21 +40,21 @@ class SearchRequest(Struct, forbid_unknown_fields=True, kw_only=True, omit_defau
     explain: bool = False
 
 
-class QueryRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+class QueryRequest(Struct, kw_only=True):
     """`POST /stats` and `POST /suggest`: statistics or better spellings of the words of a query."""
 
     query: QueryOrText
     deadline: Deadline = 5.0
 
 
-class FrequentWordsRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+class FrequentWordsRequest(Struct, kw_only=True):
     """`POST /common`: about `most` of the words that most documents have."""
 
     most: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
     deadline: Deadline = 5.0
 
 
-class SnippetsRequest(Struct, forbid_unknown_fields=True, kw_only=True):
+class SnippetsRequest(Struct, kw_only=True):
     """`POST /snippets`: the snippets of these hits."""
 
     query: QueryOrText

@@ -4,8 +4,9 @@ It uses the table and the file format of dbmate, so that either tool can continu
 it takes a lock.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import psycopg
@@ -34,7 +35,15 @@ FAILED_OUTSIDE_TRANSACTION_HINT = (
     "This migration runs outside a transaction: check what it left, "
     "correct that, then run it again."
 )
+LOCKED_HINT = (
+    "Long transactions, such as a dump, held locks all the time. Nothing of this migration was applied: "
+    "end them, then run it again."
+)
 MIN_SERVER_VERSION = 140000
+LOCK_WAIT_SECONDS = 1
+LOCK_PAUSE_SECONDS = 2.0  # in which the statements that waited run
+LOCK_PATIENCE_SECONDS = 900.0
+LOCK_ERRORS = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,7 @@ async def check_server(conn: Connection) -> None:
 async def apply_pending(conn: Connection, schema: str) -> list[SchemaChange]:
     await prepare_schema(conn, schema)
     now = await schema_state(conn, schema)
-    if now.unknown:
+    if now.refused:
         raise unknown_migrations_error(now)
     for version in now.pending:
         migration = migrations(schema)[version]
@@ -134,15 +143,41 @@ async def run_migration(
     if undo:
         script, in_transaction = migration.down, migration.down_in_transaction
         record = sql.SQL("delete from {} where version = {}")
+    recorded = record.format(migrations_table(schema), migration.version)
     try:
-        async with conn.transaction() if in_transaction else nullcontext():
+        if in_transaction:
+            await run_in_transaction(conn, script, recorded)
+        else:
             await conn.execute(script.encode())
-            await conn.execute(record.format(migrations_table(schema), migration.version))
+            await conn.execute(recorded)
     except psycopg.DatabaseError as error:
+        hint = FAILED_HINT if in_transaction else FAILED_OUTSIDE_TRANSACTION_HINT
         raise MigrationFailed(
             f"Migration {migration.version}_{migration.name} failed: {str(error).strip()}",
-            hint=FAILED_HINT if in_transaction else FAILED_OUTSIDE_TRANSACTION_HINT,
+            hint=LOCKED_HINT if isinstance(error, LOCK_ERRORS) else hint,
         ) from error
+
+
+async def run_in_transaction(conn: Connection, script: str, recorded: sql.Composed) -> None:
+    """Run a script in a transaction; repeat it while others hold its locks.
+
+    All statements on a table wait behind one that waits for an exclusive lock, so it waits only briefly for each.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + LOCK_PATIENCE_SECONDS
+    while True:
+        try:
+            async with conn.transaction():
+                await conn.execute(f"set local lock_timeout = '{LOCK_WAIT_SECONDS}s'".encode())
+                await conn.execute(script.encode())
+                await conn.execute(recorded)
+        except LOCK_ERRORS as error:
+            if loop.time() + LOCK_PAUSE_SECONDS > deadline:
+                raise
+            log.info("migration_waits", reason=error.diag.message_primary)
+            await asyncio.sleep(LOCK_PAUSE_SECONDS)
+        else:
+            return
 
 
 async def rollback(areas: AreaDatabases, schema: str, *, count: int = 1) -> list[SchemaChange]:
@@ -175,7 +210,7 @@ async def ensure(
     """Migrate schemas of the embedded server; raise SchemaOutOfDate if those of another server are behind."""
     states = await status(areas, schemas, patience=patience)
     for state in states:
-        if state.unknown:
+        if state.refused:
             raise unknown_migrations_error(state)
     behind = [state.schema for state in states if state.pending]
     embedded = tuple(schema for schema in behind if areas.is_embedded(schema))

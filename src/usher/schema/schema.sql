@@ -1499,6 +1499,15 @@ CREATE FUNCTION work.sample_rank(page bigint) RETURNS bigint
     select hashint8extended(page, 0);
 $$;
 
+CREATE FUNCTION work.session_versions() RETURNS TABLE(version text)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO ''
+    AS $$
+    select distinct substring(application_name from 7)
+    from pg_catalog.pg_stat_activity
+    where datname = current_database() and application_name like 'usher %' and pid <> pg_backend_pid()
+$$;
+
 CREATE FUNCTION work.settle(domain64s bigint[], paths text[], chunk_ids bigint[], results text[], statuses smallint[], content_types smallint[], content_lengths integer[], content_sha1s text[], etags text[], last_modifieds timestamp with time zone[], text64s bigint[], noindexes boolean[], schemes smallint[], reasons text[], at timestamp with time zone) RETURNS TABLE(domain64 bigint, path text, state text, next_fetch timestamp with time zone, id bigint, before bigint, after bigint, waits boolean)
     LANGUAGE plpgsql
     SET search_path TO ''
@@ -1901,6 +1910,7 @@ CREATE TABLE work.component (
     machine text DEFAULT ''::text NOT NULL,
     weight smallint DEFAULT 1 NOT NULL,
     draining boolean DEFAULT false NOT NULL,
+    version text DEFAULT ''::text NOT NULL,
     offered_chunks bigint[] DEFAULT '{}'::bigint[] NOT NULL,
     CONSTRAINT component_health_known CHECK ((health = ANY (ARRAY['healthy'::text, 'failure'::text, 'probation'::text]))),
     CONSTRAINT component_host_short CHECK (((host <> ''::text) AND (length(host) <= 255))),
@@ -1908,6 +1918,7 @@ CREATE TABLE work.component (
     CONSTRAINT component_rows_are_of_index_servers CHECK ((("row" IS NULL) OR (type = 'index-server'::text))),
     CONSTRAINT component_state_known CHECK ((state = ANY (ARRAY['online'::text, 'waiting'::text, 'paused'::text, 'error'::text]))),
     CONSTRAINT component_type_known CHECK ((type = ANY (ARRAY['crawler'::text, 'index-builder'::text, 'index-server'::text, 'front-end'::text, 'manager'::text]))),
+    CONSTRAINT component_version_short CHECK ((length(version) <= 40)),
     CONSTRAINT component_weight_positive CHECK ((weight > 0))
 );
 
@@ -1926,6 +1937,8 @@ COMMENT ON COLUMN work.component.seen_at IS 'The last sign of life: a call to MG
 COMMENT ON COLUMN work.component.called_at IS 'Its last call to MGMT; seen_at also counts answers to the watchdog.';
 
 COMMENT ON COLUMN work.component.renews_leases IS 'It names its chunks to POST /v1/lease, so its other calls renew no lease.';
+
+COMMENT ON COLUMN work.component.version IS 'The version of Usher that it declares; empty if it declares none.';
 
 COMMENT ON COLUMN work.component.offered_chunks IS 'The last answer to GET /get_chunks of an index server; the next one begins after its last chunk.';
 

@@ -1,13 +1,23 @@
-"""The state of a schema: dbmate's table compared with the migration files of this program."""
+"""The state of a schema: dbmate's table compared with the migration files of this program.
 
+A migration after the first release states in a comment on dbmate's table with which versions of Usher the schema works,
+so that processes of the version before continue while an upgrade is in progress.
+"""
+
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from psycopg import sql
 
+from usher import __version__
 from usher.db.pool import Connection
 from usher.errors import SchemaOutOfDate
 from usher.schema.migration_files import migrations
+from usher.versions import minor_version
+
+WORKS_WITH: Final = re.compile(r"Works with Usher (\d+\.\d+) and newer\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +28,24 @@ class SchemaState:
     applied: tuple[str, ...]
     pending: tuple[str, ...]
     unknown: tuple[str, ...]
+    works_with: str = ""  # the oldest minor version of Usher that works with the unknown migrations
 
     @property
     def current(self) -> bool:
         return not self.pending and not self.unknown
+
+    @property
+    def usable(self) -> bool:
+        """Whether this program works with the schema: it is current, or newer and made for this version too."""
+        return not self.pending and not self.refused
+
+    @property
+    def refused(self) -> bool:
+        """Whether it has migrations with which this program does not work."""
+        if not self.unknown:
+            return False
+        oldest, own = minor_version(self.works_with), minor_version(__version__)
+        return bool(self.pending) or oldest is None or own is None or own < oldest
 
     @property
     def of_older_checkout(self) -> bool:
@@ -32,12 +56,24 @@ class SchemaState:
 async def schema_state(conn: Connection, schema: str) -> SchemaState:
     applied = await applied_versions(conn, schema)
     versions = migrations(schema)
+    unknown = tuple(version for version in applied if version not in versions)
     return SchemaState(
         schema,
         applied=tuple(applied),
         pending=tuple(version for version in versions if version not in applied),
-        unknown=tuple(version for version in applied if version not in versions),
+        unknown=unknown,
+        works_with=await works_with(conn, schema) if unknown else "",
     )
+
+
+async def works_with(conn: Connection, schema: str) -> str:
+    """The oldest minor version of Usher that works with the schema; empty if no migration states one."""
+    cursor = await conn.execute(
+        "select obj_description(to_regclass(%s), 'pg_class')", [f"{schema}.schema_migrations"]
+    )
+    [comment] = await cursor.fetchone() or [None]
+    match = WORKS_WITH.fullmatch(comment or "")
+    return match[1] if match else ""
 
 
 async def applied_versions(conn: Connection, schema: str) -> list[str]:
@@ -69,8 +105,9 @@ def unknown_migrations_error(state: SchemaState) -> SchemaOutOfDate:
             "`usher db migrate`. Save what you need with the older checkout first (`usher hosts list`).",
         )
     names = ", ".join(state.unknown)
+    needed = f"; they need Usher {state.works_with} or newer" if state.works_with else ""
     return SchemaOutOfDate(
-        f"Schema {state.schema!r} has migrations that this version of Usher does not know ({names}).",
+        f"Schema {state.schema!r} has migrations that this Usher, {__version__}, does not know ({names}){needed}.",
         hint="A newer version created them: upgrade Usher.",
     )
 

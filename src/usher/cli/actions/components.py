@@ -67,12 +67,13 @@ def list_components(app: App, *, limit: int, as_json: bool, **conditions: Any) -
             view.component.health,
             relative_time(view.component.seen_at, now),
             view.component.row or "-",
+            printable(view.component.version) or "-",
             holding_text(view),
             problem_text(view.component),
         )
         for view in views
     ]
-    headings = ("HOST", "TYPE", "STATE", "HEALTH", "SEEN", "ROW", "HOLDS", "REASON")
+    headings = ("HOST", "TYPE", "STATE", "HEALTH", "SEEN", "ROW", "VERSION", "HOLDS", "REASON")
     page: dict[str, Any] = {"limit": limit, "after": "component.host"}
     show_list(app, views, headings, rows, as_json=as_json, to_json=component_json, **page)
 
@@ -107,6 +108,7 @@ def show_component(app: App, host: str, type_: str | None, *, as_json: bool) -> 
     unknown = "unknown; until it answers a ping, its calls count as signs of life"
     show_field("answers at", component.health_url or unknown)
     show_field("registered", time_text(component.registered_at, now))
+    show_field("version", printable(component.version) or "unknown")
     if component.row is not None:
         drained = ", draining" if component.draining else ""
         place = f"{component.row} on machine {component.machine}, weight {component.weight}"

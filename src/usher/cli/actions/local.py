@@ -74,7 +74,7 @@ class LocalRun:
 @asynccontextmanager
 async def start_run(app: App, options: LocalRunOptions) -> AsyncIterator[LocalRun]:
     """Open the stack; `start_processes` starts its processes."""
-    if app.loaded.origins["log_level"] == "default":
+    if app.loaded.origins["log_level"] == "default" and not app.settings.log_file:
         # This output is for a person; the processes write log files.
         set_up_logging(level="warning", form=app.settings.log_format)
     with stop_events() as (stop, hurry):

@@ -32,6 +32,7 @@ from usher.observe.stages import CrashedProcess, FailingComponent, WorkStatus
 from usher.observe.status_report import StatusReport, read_report, status_json
 from usher.schema.state import schema_state
 from usher.settings import Settings
+from usher.versions import version_counts
 from usher.wording import (
     printable,
     time_text,
@@ -100,7 +101,7 @@ async def is_current(areas: AreaDatabases, schema: str, reader: StatusReader) ->
     seconds = reader.settings.connect_timeout
     async with await connect(areas.dsn(schema), patience=seconds) as conn:
         version = await schema_state(conn, schema)
-    if version.unknown:
+    if version.refused:
         reader.ahead.append(schema)
     elif version.pending and not areas.is_embedded(schema):
         reader.behind[schema] = len(version.pending)
@@ -170,6 +171,8 @@ def summary_fields(work: WorkStatus, now: datetime) -> Iterator[tuple[str, str]]
     for component in work.failing:
         yield "", failing_text(component, now)
     yield "watchdog", watchdog_text(work, now)
+    if not work.versions.is_uniform:
+        yield "versions", printable(version_counts(work.versions), MAX_REASON_CHARACTERS)
     for number, crash in enumerate(work.crashes):
         yield "" if number else "crashes", crash_text(crash, now)
 

@@ -87,7 +87,11 @@ def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
     headings = ("SCHEMA", "VERSION", "APPLIED", "PENDING", "UNKNOWN")
     show_list(app, states, headings, rows, as_json=as_json, to_json=state_json)
     for state in states:
-        if state.unknown:
+        if state.unknown and not state.refused:
+            app.say(
+                f"Schema {state.schema!r} is newer than this Usher, which works with it: upgrade this one next."
+            )
+        if state.refused:
             raise unknown_migrations_error(state)
     if behind := [state.schema for state in states if state.pending]:
         raise out_of_date_error(behind)

@@ -121,10 +121,12 @@ def role_process(
     from usher.local.host_selection import read_skipped
     from usher.local.ports import Ports
     from usher.local.roles import ROLE_PROCESSES, RoleContext, run_process
+    from usher.local.supervisor import LOG_DIRECTORY, LOG_SUFFIX
 
     if name not in ROLE_PROCESSES:
         raise click.BadParameter(f"one of {', '.join(ROLE_PROCESSES)}")
     data = app.settings.data
     skipped = read_skipped(data) if skip_hosts else ()
     context = RoleContext(app.loaded, Ports.read(data), keep_warc, front, jobs, skipped)
-    run_service(app, run_process(name, context, ready=echo))
+    log = data / LOG_DIRECTORY / f"{name}{LOG_SUFFIX}"
+    run_service(app, run_process(name, context, ready=echo), own_log=log)

@@ -39,7 +39,15 @@ from usher.wording import counted, relative_time, time_text
 
 HEALTHS: Final[tuple[Health, ...]] = ("healthy", "probation", "failure")
 CHUNK_STAGES: Final[tuple[Stage | Literal["failed"], ...]] = (*STAGES, "failed")
-COMPONENT_HEADINGS: Final = ("Component", "Type", "State", "Health", "Last contact", "Holds")
+COMPONENT_HEADINGS: Final = (
+    "Component",
+    "Type",
+    "State",
+    "Health",
+    "Last contact",
+    "Version",
+    "Holds",
+)
 MAX_EVENTS: Final = 20
 
 
@@ -122,6 +130,7 @@ async def component_page(call: MgmtCall[Any]) -> ConsolePage:
         ("Since", [time_text(component.health_since, now)]),
         ("Last contact", [relative_time(component.seen_at, now)]),
         ("Row", [str(component.row or "-")]),
+        ("Version", [component.version or "unknown"]),
         ("Chunks", [holding_text(view.holding)]),
     ]
     table = ConsoleTable(EVENT_HEADINGS, [event_row(event, now) for event in events])

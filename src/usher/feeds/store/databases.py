@@ -163,10 +163,10 @@ async def available_role(dsn: str, role: str, connect_timeout: float) -> str:
 async def migrate_outdated(
     areas: AreaDatabases, schemas: Sequence[str], connect_timeout: float
 ) -> None:
-    """Migrate those of the schemas that are out of date."""
+    """Migrate those of the schemas with which this program does not work."""
     for schema in schemas:
         async with await connect(areas.dsn(schema), patience=connect_timeout) as conn:
-            current = (await schema_state(conn, schema)).current
+            current = (await schema_state(conn, schema)).usable
         if not current:
             await migrate.ensure(
                 areas, migrate.ALL_SCHEMAS if areas.is_embedded(schema) else (schema,)

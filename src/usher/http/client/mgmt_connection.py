@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from usher import __version__
 from usher.errors import Unreachable, UsherError
 from usher.http.client.mgmt_responses import decode_answer, to_error
 from usher.http.client.pool import HttpResponse, mgmt_pool
@@ -19,7 +20,10 @@ from usher.messages.components import (
     Tickets,
 )
 from usher.messages.fields import INCARNATION_HEADER
+from usher.telemetry import Log
+from usher.versions import version_problem
 
+log = Log("mgmt")
 AnswerT = TypeVar("AnswerT")
 FIRST_ERROR_STATUS: Final = 400
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 5.0
@@ -65,12 +69,21 @@ class MgmtConnection:
     ) -> ComponentStatus:
         """Declare this component's state, and at first its type. A crawler that starts `anew` has no chunks."""
         request = ComponentStateRequest(
-            state=state, type=type, row=row, weight=weight, reason=reason, anew=anew
+            state=state,
+            type=type,
+            row=row,
+            weight=weight,
+            reason=reason,
+            anew=anew,
+            version=__version__,
         )
         declared = {**msgspec.to_builtins(request), "reason": reason}
         declared.pop("anew", None)
         self._declared |= declared
-        return await self._post("/set_component_state", request, ComponentStatus)
+        status = await self._post("/set_component_state", request, ComponentStatus)
+        if type and (problem := version_problem(status.version, __version__)):
+            log.warning("version", problem=problem)
+        return status
 
     async def ticket(self, host: str) -> str:
         """A ticket to call the component at that host; empty where none is needed."""

@@ -113,6 +113,7 @@ grant select on work.private_access to usher_door, usher_mgmt, usher_reader;
 grant execute on function work.allow_private(text, integer, inet[], timestamptz), work.forbid_private(text) to usher_door;
 grant execute on function work.retry_failures(bigint[], timestamptz) to usher_door;
 grant select (host) on work.component to usher_door;
+grant execute on function work.session_versions() to usher_mgmt, usher_reader;
 
 -- The incarnation: MGMT reads it, and starts a new one when it sees that the database went back in time.
 grant select on work.incarnation, work.unrestored to usher_mgmt, usher_reader;

@@ -540,6 +540,7 @@ create table work.component (
     machine text not null default '',
     weight smallint not null default 1 constraint component_weight_positive check (weight > 0),
     draining boolean not null default false,
+    version text not null default '' constraint component_version_short check (length(version) <= 40),
     offered_chunks bigint[] not null default '{}',
     constraint component_rows_are_of_index_servers check ("row" is null or type = 'index-server')
 );
@@ -552,6 +553,7 @@ comment on column work.component.health_url is 'Where the watchdog last got a he
 comment on column work.component.seen_at is 'The last sign of life: a call to MGMT, or an answer to the watchdog.';
 comment on column work.component.called_at is 'Its last call to MGMT; seen_at also counts answers to the watchdog.';
 comment on column work.component.renews_leases is 'It names its chunks to POST /v1/lease, so its other calls renew no lease.';
+comment on column work.component.version is 'The version of Usher that it declares; empty if it declares none.';
 comment on column work.component.offered_chunks is
     'The last answer to GET /get_chunks of an index server; the next one begins after its last chunk.';
 
@@ -2821,6 +2823,18 @@ begin
     on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason;
     return new_id;
 end
+$$;
+
+-- functions/session_versions.sql
+
+-- The versions of Usher whose processes are connected to this database. It runs with the privileges of the owner,
+-- because PostgreSQL shows a role only its own sessions.
+create function work.session_versions() returns table (version text)
+    language sql stable security definer set search_path = ''
+as $$
+    select distinct substring(application_name from 7)
+    from pg_catalog.pg_stat_activity
+    where datname = current_database() and application_name like 'usher %' and pid <> pg_backend_pid()
 $$;
 
 revoke execute on all functions in schema work from public;
