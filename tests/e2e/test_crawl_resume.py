@@ -1,6 +1,8 @@
 """`usher crawl` that a person interrupts and continues: its numbers, its delay, and which hosts it crawls."""
 
+import os
 import re
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from support.index.chunk_files import small_disk
 from support.processes.crawls import EMBEDDED
 from support.processes.killable import eventually
+from support.processes.pseudo_terminal import at_terminal
 from support.processes.terminal import Show, show
 from support.site.hostile import links, page
 from support.site.website import Website
@@ -49,6 +52,48 @@ def crawled(dsn: str) -> int:
         return int(conn.execute(query).fetchall()[0][0])
 
 
+def index_text(dsn: str) -> str:
+    """How many pages searches find once Usher runs, and how many wait for the next run, as a crawl prints it."""
+    query = (
+        "select count(*) filter (where k.propagated_at is not null), "
+        "count(*) filter (where k.propagated_at is null) "
+        "from work.guestbook g join work.chunk k on k.id = g.indexed_in"
+    )
+    with psycopg.connect(dsn) as conn:
+        [(searchable, unloaded)] = conn.execute(query).fetchall()
+    return f"{searchable} searchable" + (f", {unloaded} not in the index yet" if unloaded else "")
+
+
+def test_an_interrupted_crawl_does_not_call_pages_searchable_that_no_search_finds(
+    database: str, tmp_path: Path
+) -> None:
+    """The builder stands still, so no page reaches the index."""
+    environment = {"DATABASE_URL": database, "USHER_DATA": str(tmp_path / "data")}
+    with site() as web:
+        words = ("crawl", "--delay", "0.2", web.url("/"))
+        with show(tmp_path / "data", *words, dsn=database, terminal=True) as run:
+            assert eventually(lambda: len(visited(web)) >= 1, 90), run.logs
+            builder = run.role_processes()["builder"]
+            os.kill(builder, signal.SIGSTOP)
+            assert eventually(lambda: len(visited(web)) >= 8, 90), run.logs
+            run.ctrl_c()
+            assert eventually(lambda: "stopped: " in run.said, 60), run.logs
+            os.kill(builder, signal.SIGCONT)
+            assert run.ends() == 130, run.logs
+        last = visited(web)[-1]
+    waiting = re.search(
+        r"stopped: (\d+) pages fetched, 0 failed, (\d+) searchable, (\d+) not in the index yet,",
+        plain(run.said),
+    )
+    assert waiting, run.said
+    fetched, searchable, unloaded = map(int, waiting.groups())
+    assert fetched == len(visited(web)) == searchable + unloaded
+    assert searchable <= 2
+    explained = at_terminal("explain", web.url(last), environment=environment).text
+    assert "Searchable now: no." in explained
+    assert "and Usher is not running." in explained
+
+
 def test_an_interrupted_crawl_counts_its_pages_and_continues_at_a_new_pace(
     database: str, tmp_path: Path
 ) -> None:
@@ -58,7 +103,7 @@ def test_an_interrupted_crawl_counts_its_pages_and_continues_at_a_new_pace(
             shown = interrupt(run, lambda: len(visited(web)) >= 6)
         pages = len(visited(web))
         assert crawled(database) == pages
-        assert f"stopped: {pages} pages fetched, 0 failed, {pages} searchable" in shown
+        assert f"stopped: {pages} pages fetched, 0 failed, {index_text(database)}, " in shown
         assert "With earlier runs" not in shown
         before, begun = len(web.log), time.monotonic()
         words = ("crawl", "--delay", "0.1", web.url("/"))

@@ -252,7 +252,7 @@ def test_a_crawl_while_usher_runs_says_what_to_type_instead(database: str, tmp_p
     assert f"Usher is already running in {data} (pid {run.process.pid})." in shown
     command = f"usher --data {data}"
     assert f"`{command} add --full --pass http://a.test:81/`" in shown
-    assert f"`{command} hosts set a.test:81 --crawl-delay 0.5 --max-pages 20`" in shown
+    assert f"`{command} hosts set a.test:81 --delay 0.5 --max-pages 20`" in shown
 
 
 def test_a_changed_robots_txt_is_read_when_a_person_asks_again(

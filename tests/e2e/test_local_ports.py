@@ -2,9 +2,10 @@
 
 import json
 import os
+import signal
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import psycopg
 import pytest
 
 from support.processes.crawls import EMBEDDED
+from support.processes.free_port import free_port
 from support.processes.killable import eventually
 from support.processes.pseudo_terminal import at_terminal
-from support.processes.terminal import Show, show
+from support.processes.terminal import PORTS, Show, show
 from support.site.hostile import links, page
 from support.site.website import Website
 from usher.local.port_owner import port_owner
-from usher.local.ports import Ports, StoredPorts
+from usher.local.ports import Ports, StoredPorts, ended_components
 
 ROLES = ("mgmt", "front", "crawler", "builder", "server")
 WORDS = ("fog", "lamp", "keeper")
@@ -101,6 +103,58 @@ def test_data_stays_searchable_on_other_ports_and_the_own_ports_return(
         hosts = {host for (host,) in rows(database, "select host from work.component")}
         assert hosts == {f"127.0.0.1:{own[role]}" for role in ROLES if role != "mgmt"}
         assert_orderly_stop_is_no_failure(database, data)
+
+
+@EMBEDDED
+def test_no_advice_names_a_port_that_was_only_for_one_run(database: str, tmp_path: Path) -> None:
+    data, listener = tmp_path / "data", socket.create_server(("127.0.0.1", 0))
+    taken = listener.getsockname()[1]
+    StoredPorts(Ports(**{role: free_port() for role in PORTS} | {"front": taken})).write(data)
+    with listener, site() as web:
+        with show(data, "crawl", "--delay", "0", web.url("/"), dsn=database, terminal=True) as run:
+            assert run.ends() == 0, run.logs
+        assert f"(pid {os.getpid()}) uses port {taken}, so the search page uses port" in run.said
+        advice = f"To search, run `usher --data {data} up` and open the address that it prints."
+        assert advice in run.said
+        words = ("up", "--front", f"127.0.0.1:{taken}")
+        with show(data, *words, dsn=database, terminal=True) as run:
+            assert run.ends() == 3, run.logs
+    assert f"(pid {os.getpid()}) uses port {taken}." in run.said
+    assert "Give another port with --front" in run.said
+    assert "crashed" not in run.said
+    with show(data, "up", "--front", "192.0.2.1:80", dsn=database, terminal=True) as run:
+        assert run.ends() == 2, run.logs
+    assert "The search page cannot listen at 192.0.2.1:80: Cannot assign" in run.said
+
+
+@EMBEDDED
+def test_every_command_knows_that_a_killed_run_has_ended(database: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    environment = {"DATABASE_URL": database, "USHER_DATA": str(data)}
+    with site() as web:
+        words = ("crawl", "--delay", "0", "--then", "serve", web.url("/"))
+        with show(data, *words, dsn=database) as run:
+            run.is_up()
+            assert_searchable(run)
+            explained = at_terminal("explain", web.url("/fog"), environment=environment).text
+            assert "Searchable now: yes." in explained
+            for pid in [run.process.pid, *run.descendants()]:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            run.process.wait(20)
+            assert eventually(lambda: len(ended_components(data)) == len(ROLES) - 1, 20)
+        explained = at_terminal("explain", web.url("/fog"), environment=environment).text
+        assert "Searchable now: no. It is in the index" in explained
+        assert "but Usher is not running.\n  → usher up" in explained
+        shown = at_terminal("pages", "show", web.url("/fog"), environment=environment).text
+        assert "searchable  no: It is in the index" in shown
+    status = at_terminal("status", environment=environment)
+    assert status.code == 3
+    stopped = "1. Usher is not running. Its components did not stop in order.\n    → usher up"
+    assert stopped in status.text
+    search = at_terminal("search", "fog", environment=environment)
+    assert search.code == 5
+    assert f"Usher is not running in {data}.\n  → usher up" in search.text
 
 
 def assert_orderly_stop_is_no_failure(database: str, data: Path) -> None:

@@ -116,6 +116,7 @@ def test_a_person_sees_errors_by_kind_and_one_page(database: str, tmp_path: Path
         assert lines[1][-1] in (web.url("/broken"), web.url("/also-broken"))
         assert lines[2][:3] == ["connection", "refused", "1"]
         assert "usher pages list --state error --reason KIND" in errors.text
+        assert "robots.txt blocks 1 URL.\n  → usher pages list --result blocked\n" in errors.text
         own = at_terminal("pages", "errors", "--host", web.url("/"), environment=environment)
         assert "refused" not in own.text
         shown = at_terminal("pages", "show", web.url("/secret"), environment=environment)
@@ -123,7 +124,7 @@ def test_a_person_sees_errors_by_kind_and_one_page(database: str, tmp_path: Path
             f"page        {web.url('/secret')}", "state       crawled", "last fetch  never",
             "result      blocked: the robots.txt of its host does not allow it",
             "reason      robots.txt: ", "next visit  In 30 days", "searchable  no: Its host forbids it",
-            "→ usher hosts show 127.0.0.1",
+            f"→ usher add --pass {web.url('/secret')}",
         ):  # fmt: skip
             assert words in shown.text, shown.text
         broken = at_terminal("pages", "show", web.url("/broken"), environment=environment).text

@@ -335,7 +335,7 @@ async def test_progress(conn: Connection) -> None:
     await page(conn, other, "/", "pending")
     await chunk(conn, crawler)
     found = await crawl_progress.read_progress(conn, [mine])
-    assert found == CrawlProgress(1, 1, 4, 1, 1, 4, 1, 2, 1)
+    assert found == CrawlProgress(1, 1, 4, 1, 1, 4, 1, 2, 1, unloaded=3)
     assert (found.fetched, found.done) == (False, False)
     assert (await crawl_progress.read_progress(conn, [mine, other])).waiting == 2
     await run(conn, "update work.guestbook set state = 'crawled' where domain64 = %s", mine)

@@ -145,7 +145,7 @@ def test_an_explanation_states_no_visit_that_does_not_happen(database: str) -> N
     change(database, "update work.guestbook set state = 'crawled', last_fetched = now()")
     assert at(database, "remove", "https://x.example/a", "--reason", "private").code == 0
     removed = at(database, "explain", "x.example/a").out
-    assert "Next visit: none, because the operator removed the page." in removed
+    assert "next visit  None, because the operator removed the page." in removed
     shown = at(database, "pages", "show", "x.example/a").out
     assert "next visit  None, because the operator removed the page." in shown
 

@@ -33,7 +33,7 @@ from usher.local.host_selection import (
 )
 from usher.local.live_counts import LiveCounts
 from usher.local.operator_urls import prepare_hosts
-from usher.local.port_claim import claim_ports
+from usher.local.port_claim import check_front, claim_ports
 from usher.local.ports import ADD_HINT, Ports, already_running, exclusive_run, is_run_locked
 from usher.local.recrawl import knock_again, knock_beyond_limits
 from usher.local.roles import role_names
@@ -156,6 +156,8 @@ async def open_stack(
     with open_areas(settings) as areas:
         make_data_directory(settings.data)
         async with exclusive_run(settings.data, say=say, hint=hint) as lock:
+            if options.front:
+                check_front(options.front)
             restore_marker.check_marker(settings.data)
             await migrate.ensure(areas, migrate.ALL_SCHEMAS, patience=settings.connect_timeout)
             async with (
@@ -188,7 +190,7 @@ def running_hint(options: LocalRunOptions) -> str:
     limits = [
         f"{name} {value:g}"
         for name, value in (
-            ("--crawl-delay", options.delay),
+            ("--delay", options.delay),
             ("--max-pages", options.max_pages),
             ("--max-depth", options.max_depth),
         )

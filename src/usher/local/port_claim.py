@@ -4,6 +4,8 @@ A component is identified by its address: its chunks, its placements and the dir
 a port changes, the component of this data directory moves with all of them, so that what it holds stays searchable.
 """
 
+import errno
+import socket
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,6 +20,8 @@ from usher.chunk_store import (
 from usher.crawl.own_endpoints import PORTS_FILE
 from usher.db.pool import Connection, Database
 from usher.db.statements import load_statements
+from usher.errors import BadInput, Conflict
+from usher.http.server.listen import read_bind
 from usher.local.port_owner import UNKNOWN, port_owner
 from usher.local.ports import LOOPBACK, Ports, StoredPorts, free_port, is_free
 
@@ -80,6 +84,28 @@ async def claim_ports(
     for line in replaced_lines(chosen, unused):
         say(line)
     return chosen.ports
+
+
+def check_front(address: str) -> None:
+    """Fail if the search page cannot listen at the address that the user gave; no other one replaces it."""
+    bind = read_bind(address)
+    try:
+        family, _, _, _, place = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM)[
+            0
+        ]
+        with socket.socket(family, socket.SOCK_STREAM) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(place)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            owner = port_owner(bind.port).replace(UNKNOWN, UNKNOWN.capitalize())
+            hint = (
+                "Give another port with --front, or leave --front out: then Usher chooses a port."
+            )
+            raise Conflict(f"{owner} uses port {bind.port}.", hint=hint) from error
+        why = "the name does not resolve" if isinstance(error, socket.gaierror) else error.strerror
+        hint = "Give an address of this machine and a port that this user may use, with --front."
+        raise BadInput(f"The search page cannot listen at {bind}: {why}.", hint=hint) from error
 
 
 def replaced_lines(chosen: StoredPorts, unused: Collection[str]) -> Iterator[str]:

@@ -125,6 +125,15 @@ def is_run_locked(data: Path) -> bool:
     return False
 
 
+def ended_components(data: Path) -> list[str]:
+    """The addresses of the components of the last run here, if it has ended; those where a program listens may run."""
+    if is_run_locked(data) or not (data / PORTS_FILE).exists():
+        return []
+    ports = Ports.read(data)
+    roles = ("crawler", "builder", "server", "front")
+    return [str(ports.bind(role)) for role in roles if is_free(getattr(ports, role))]
+
+
 def already_running(data: Path, hint: str) -> Conflict:
     """The error for a second run in a data directory."""
     pid = (data / RUN_LOCK_FILE).read_text(encoding="utf-8")[:MAX_PID_BYTES]

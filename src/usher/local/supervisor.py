@@ -66,7 +66,7 @@ class RoleProcess:
             self.crashes += 1
             stable = loop.time() - start > STABLE_SECONDS
             pause = FIRST_PAUSE_SECONDS if stable else min(2 * pause, MAX_PAUSE_SECONDS)
-            log.warning("fell", part=self.name, exit=code, again_in=pause, log=str(self.log))
+            log.warning("crashed", part=self.name, exit=code, again_in=pause, log=str(self.log))
             self._say(
                 f"The {self.name} process {crash_text(code)} and was restarted. See {self.log}."
             )

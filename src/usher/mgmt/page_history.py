@@ -116,9 +116,10 @@ async def host_rest(conn: Connection, domain64: int) -> HostRest:
 
 
 async def page_history(
-    conn: Connection, page: int, chunk: int | None, *, now: datetime
+    conn: Connection, page: int, chunk: int | None, *, now: datetime, ended: Sequence[str] = ()
 ) -> PageHistory:
-    """The history of a page that was last fetched in this chunk."""
+    """The history of a page that was last fetched in this chunk; `ended` components do not run."""
+    stopped = list(ended)
     text = await text_of(conn, page)
     crawled = None if chunk is None else await chunks.show(conn, chunk)
     indexed = crawled
@@ -128,14 +129,19 @@ async def page_history(
         text,
         crawled,
         indexed,
-        await store.chunk_copies.rows(conn, ChunkCopy, chunk=text.indexed_in),
-        await store.stale_copies.rows(conn, StaleCopy, page=page, n=MAX_STALE_COPIES),
-        await worker_counts(conn, now=now),
+        await store.chunk_copies.rows(conn, ChunkCopy, chunk=text.indexed_in, ended=stopped),
+        await store.stale_copies.rows(
+            conn, StaleCopy, page=page, n=MAX_STALE_COPIES, ended=stopped
+        ),
+        await worker_counts(conn, now=now, ended=stopped),
     )
 
 
-async def worker_counts(conn: Connection, *, now: datetime) -> WorkerCounts:
-    return await store.worker_counts.only(conn, WorkerCounts, quiet=now - MAX_WORKER_SILENCE)
+async def worker_counts(
+    conn: Connection, *, now: datetime, ended: Sequence[str] = ()
+) -> WorkerCounts:
+    quiet = now - MAX_WORKER_SILENCE
+    return await store.worker_counts.only(conn, WorkerCounts, quiet=quiet, ended=list(ended))
 
 
 async def text_of(conn: Connection, page: int) -> PageText:

@@ -31,7 +31,8 @@ where g.id = %(page)s;
 -- The placements of a chunk by row, and whether searches ask the server.
 select
     p."row", c.host, p.state, p.since,
-    p.state <> 'wanted' and p.released_at is null and c.health = 'healthy' and c.state <> 'error' as answers,
+    p.state <> 'wanted' and p.released_at is null and c.health = 'healthy' and c.state <> 'error'
+        and c.host <> all(%(ended)s) as answers,
     case
         when c.health <> 'healthy' then c.health
         when c.state = 'error' then 'error'
@@ -48,7 +49,7 @@ order by p."row", p.state, c.host;
 select
     o.chunk_id, o.newer, o.at, o.held,
     coalesce(array_agg(c.host order by c.host) filter (where still.there), '{}') as hosts,
-    coalesce(bool_or(still.there and c.health = 'healthy' and c.state <> 'error'), false) as answers
+    coalesce(bool_or(still.there and c.health = 'healthy' and c.state <> 'error' and c.host <> all(%(ended)s)), false) as answers
 from (select * from work.stale_copy where page_id = %(page)s order by at desc limit %(n)s) o
 left join work.placement p on p.chunk_id = o.chunk_id and p.state in ('loaded', 'leaving')
 left join work.component c on c.id = p.component_id
@@ -82,5 +83,5 @@ select
 from work.settings h
 left join work.component c on c.health <> 'failure' and c.state <> 'error'
     and coalesce(c.seen_at, c.registered_at) >= %(quiet)s
-    and not (c.state = 'waiting' and c.state_reason like 'stopped%%')
+    and not (c.state = 'waiting' and c.state_reason like 'stopped%%') and c.host <> all(%(ended)s)
 group by h."rows";

@@ -135,7 +135,8 @@ def has_no_text(url: str, page: GuestbookRow, trail: PageHistory) -> Searchabili
         return Searchability(words, f"usher add --pass {quote(url)}")
     if reason.startswith(BY_ROBOTS):
         return Searchability(
-            f"Its host forbids it, by {reason}.", f"usher hosts show {quote(host_of(url))}"
+            f"Its host forbids it, by {reason}. After a change of robots.txt, add the page again.",
+            f"usher add --pass {quote(url)}",
         )
     if target := TARGET.search(reason):
         return Searchability(f"It redirects: {reason}.", f"usher explain {quote(target[0])}")

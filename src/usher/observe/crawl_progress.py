@@ -26,7 +26,10 @@ STATUS_RESULTS: Final = frozenset({"gone", "moved"})  # their status says more
 
 @dataclass(frozen=True, slots=True)
 class CrawlProgress:
-    """Pages by state, pages that are or will be searchable (`indexed`), and chunks that are not in every row."""
+    """Pages by state, and chunks that are not in every row.
+
+    Of the pages that have a text for the index (`indexed`), the `unloaded` ones are not searchable yet.
+    """
 
     waiting: int
     crawling: int
@@ -38,6 +41,11 @@ class CrawlProgress:
     chunks_unbuilt: int
     chunks_unpropagated: int
     full_disk: str = ""  # names a component that stopped because its disk is full
+    unloaded: int = 0
+
+    @property
+    def searchable(self) -> int:
+        return self.indexed - self.unloaded
 
     @property
     def fetched(self) -> bool:
@@ -52,13 +60,18 @@ class CrawlProgress:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """Pages of one run by their result; `gone` ones are among the fetched."""
+    """Pages of one run by their result; `gone` ones are among the fetched, `unloaded` ones among the indexed."""
 
     fetched: int = 0  # without the blocked ones
     blocked: int = 0  # by robots.txt
     failed: int = 0
     indexed: int = 0
     gone: int = 0
+    unloaded: int = 0  # not searchable yet, because their chunk is not in every row
+
+    @property
+    def searchable(self) -> int:
+        return self.indexed - self.unloaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +104,19 @@ async def read_progress(conn: Connection, hosts: Sequence[int]) -> CrawlProgress
     """Count the pages and chunks of these hosts, given by their numbers."""
     numbers = list(hosts)
     [pages] = await store.pages.tuples(conn, hosts=numbers)
+    [unloaded] = await store.unloaded_pages.tuples(conn, hosts=numbers, after=0, most=MAX_COUNTED)
     [chunks] = await store.chunks.tuples(conn, hosts=numbers, most=MAX_COUNTED)
     stopped = await store.full_disk.tuples(conn, prefix=f"{DISK_FULL}%")
     full_disk = "".join(f"{host} waits. {reason}" for host, reason in stopped)
-    return replace(CrawlProgress(*pages, *chunks), full_disk=full_disk)
+    return replace(CrawlProgress(*pages, *chunks), full_disk=full_disk, unloaded=unloaded[0])
 
 
 async def read_run(conn: Connection, hosts: Sequence[int], *, after: int) -> RunCounts:
     """Count the pages of these hosts in chunks after this one."""
-    [counts] = await store.pages_of_run.rows(conn, RunCounts, hosts=list(hosts), after=after)
-    return counts
+    numbers = list(hosts)
+    [counts] = await store.pages_of_run.rows(conn, RunCounts, hosts=numbers, after=after)
+    rows = await store.unloaded_pages.tuples(conn, hosts=numbers, after=after, most=MAX_COUNTED)
+    return replace(counts, unloaded=rows[0][1])
 
 
 async def page_problems(

@@ -1,5 +1,5 @@
 -- name: pages
--- Pages of some hosts by state, and pages that are searchable once their chunk is loaded.
+-- Pages of some hosts by state, and pages whose text is in a chunk; see unloaded_pages.
 select
     count(*) filter (where state = 'pending') as waiting,
     count(*) filter (where state = 'crawling') as crawling,
@@ -23,6 +23,40 @@ select
     count(*) filter (where g.state = 'crawled' and g.gone) as gone
 from work.guestbook g
 where g.chunk_id > %(after)s and g.domain64 = any(%(hosts)s);
+
+-- name: unloaded_pages
+-- Pages of some hosts whose newest text is in a chunk that is not in every row: those without an older text that searches find,
+-- and those that were fetched in chunks after this one. Chunks are counted up to a limit per stage.
+with unloaded as (
+    select k.id from (select id from work.chunk where state = 'crawled' and index_state is null limit %(most)s) k
+  union all
+    select k.id from (select id from work.chunk where index_state = 'building' limit %(most)s) k
+  union all
+    select k.id from (select id from work.chunk where index_state = 'built' and propagated_at is null limit %(most)s) k
+  union all
+    select k.id from (
+        select id from work.chunk where (state = 'error' or index_state in ('error', 'parked')) and propagated_at is null
+        limit %(most)s
+    ) k
+)
+select
+    count(*) filter (where not exists (
+        select from work.stale_copy o
+        join work.chunk older on older.id = o.chunk_id and older.propagated_at is not null
+        where o.page_id = page.id and o.newer is not null
+    )) as total,
+    count(*) filter (where page.state = 'crawled' and page.chunk_id > %(after)s) as of_run
+from unloaded u
+cross join lateral (
+    -- "offset 0" forces a lookup by chunk, also before the tables are analyzed.
+    (select id, state, chunk_id, domain64 from work.guestbook where chunk_id = u.id and indexed_in = u.id offset 0)
+  union all
+    (
+        select id, state, chunk_id, domain64 from work.guestbook
+        where indexed_in = u.id and indexed_in is not null and chunk_id is distinct from indexed_in offset 0
+    )
+) page
+where page.domain64 = any(%(hosts)s);
 
 -- name: full_disk
 -- A component that stopped because its disk is full, with its reason.

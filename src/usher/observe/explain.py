@@ -3,6 +3,7 @@
 Nothing is changed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from shlex import quote
@@ -114,9 +115,14 @@ class UrlExplanation:
 
 
 async def explain(
-    doorkeeper: Doorkeeper, given: str, *, now: datetime, reader: Database | None = None
+    doorkeeper: Doorkeeper,
+    given: str,
+    *,
+    now: datetime,
+    reader: Database | None = None,
+    ended: Sequence[str] = (),
 ) -> UrlExplanation:
-    """Explain a URL; the history after the door needs a `reader`."""
+    """Explain a URL; the history after the door needs a `reader`. The `ended` components, by address, do not run."""
     url = parse(given)
     if isinstance(url, UrlRefusal):
         would = same_answers(Reason(url.reason), url.detail)
@@ -125,24 +131,30 @@ async def explain(
     async with doorkeeper.db.transaction() as conn:
         explanation = await read_door(conn, UrlExplanation(given, now, (), url=url), url)
     explanation = replace(explanation, would=await door_answers(doorkeeper, explanation))
-    return explanation if reader is None else await add_crawl_history(reader, explanation, url)
+    if reader is None:
+        return explanation
+    return await add_crawl_history(reader, explanation, url, ended)
 
 
 async def add_crawl_history(
-    reader: Database, explanation: UrlExplanation, url: Url
+    reader: Database, explanation: UrlExplanation, url: Url, ended: Sequence[str]
 ) -> UrlExplanation:
     """Add the history after the door, if this user may read it."""
     if explanation.host is None:
         return replace(explanation, finding=not_in_guestbook(explanation, url))
     try:
         async with reader.transaction() as conn:
-            return await read_crawl_history(conn, explanation, url, explanation.host)
+            return await read_crawl_history(conn, explanation, url, explanation.host, ended)
     except NotAllowed:
         return explanation
 
 
 async def read_crawl_history(
-    conn: Connection, explanation: UrlExplanation, url: Url, host: HostDetails
+    conn: Connection,
+    explanation: UrlExplanation,
+    url: Url,
+    host: HostDetails,
+    ended: Sequence[str],
 ) -> UrlExplanation:
     page = explanation.page
     rest = await page_history.host_rest(conn, host.domain64)
@@ -152,7 +164,9 @@ async def read_crawl_history(
     explanation = replace(explanation, rest=rest, robots=decision)
     if page is None:
         return replace(explanation, finding=not_in_guestbook(explanation, url))
-    trail = await page_history.page_history(conn, page.id, page.chunk_id, now=explanation.now)
+    trail = await page_history.page_history(
+        conn, page.id, page.chunk_id, now=explanation.now, ended=ended
+    )
     finding = searchability(str(url), page, rest, trail, explanation.now)
     if explanation.removals:
         finding = removed_by_operator(explanation.removals[0])

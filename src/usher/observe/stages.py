@@ -276,7 +276,8 @@ class QueueStatus:
     failing: Sequence[FailingType] = ()
 
 
-async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
+async def read_work(conn: Connection, *, now: datetime, ended: Sequence[str] = ()) -> WorkStatus:
+    """The state of the work area; `ended` components, by address, do not run."""
     await store.prefer_indexes.tuples(conn)
     quiet, n = now - MAX_WORKER_SILENCE, 2 * MAX_NAMED
     return WorkStatus(
@@ -285,7 +286,7 @@ async def read_work(conn: Connection, *, now: datetime) -> WorkStatus:
         await store.chunks.only(conn, ChunkCounts, most=MAX_COUNTED),
         await placements.row_shortages(conn),
         await read_outdated_copies(conn),
-        await store.component_groups.rows(conn, ComponentGroup, quiet=quiet),
+        await store.component_groups.rows(conn, ComponentGroup, quiet=quiet, ended=list(ended)),
         await store.failing.rows(conn, FailingComponent, quiet=quiet, lately=now - RECENT, n=n),
         await store.last_hour.only(conn, LastHour, since=now - HOUR, most=MAX_COUNTED),
         await has_leader(conn, watchdog.WATCHDOG_LOCK),

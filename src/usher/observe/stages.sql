@@ -165,10 +165,11 @@ cross join lateral (select name from work.hosts where domain64 = s.domain64 offs
 order by s.pages desc, h.name;
 
 -- name: component_groups
--- Components by type, row, state and health; silent ones stopped or gave no sign of life recently.
+-- Components by type, row, state and health; silent ones stopped, ended or gave no sign of life recently.
 select
     type, "row", state, health,
-    coalesce(seen_at, registered_at) < %(quiet)s or (state = 'waiting' and state_reason like 'stopped%%') as silent,
+    coalesce(seen_at, registered_at) < %(quiet)s or (state = 'waiting' and state_reason like 'stopped%%')
+        or host = any(%(ended)s) as silent,
     count(*) as number, state = 'waiting' and state_reason like 'stopped%%' as stopped
 from work.component
 group by 1, 2, 3, 4, 5, 7

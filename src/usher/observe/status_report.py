@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -41,12 +42,16 @@ async def read_report(
     *,
     behind: Mapping[str, int] | None = None,
     ahead: Sequence[str] = (),
+    ended: Sequence[str] = (),
 ) -> StatusReport:
-    """Read each area in one read-only transaction, both at once; `behind` and `ahead` name unreadable schemas."""
+    """Read each area in one read-only transaction, both at once.
+
+    `behind` and `ahead` name unreadable schemas. The `ended` components, by address, do not run.
+    """
     clock = next((db.clock for db in areas.values()), DatabaseClock())
     now = clock.now()
     work, queue = await asyncio.gather(
-        read_area(areas.get("work"), read_work, now),
+        read_area(areas.get("work"), partial(read_work, ended=ended), now),
         read_area(areas.get("control"), read_queue, now),
     )
     free = free_bytes(data) if data.exists() else None

@@ -1,22 +1,20 @@
 """`usher explain`: show one URL from the door to the search page, as text or JSON."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from usher.cli.actions.add import COLOURS, REASON_WIDTH
+from usher.cli.actions.explain_json import explanation_json
 from usher.cli.actions.hosts_details import (
     MAX_REASON_CHARACTERS,
     Field,
     filter_name,
-    host_json,
     politeness_lines,
-    private_json,
     private_lines,
-    robots_json,
     robots_lines,
     show_clock,
     times,
@@ -31,6 +29,7 @@ from usher.door.guestbook import GuestbookRow
 from usher.door.removals import Removal
 from usher.door.rules import WAITING_STATES, Reason
 from usher.local.operator_urls import with_schemes
+from usher.local.ports import ended_components
 from usher.mgmt import queries
 from usher.mgmt.chunks import Chunk
 from usher.mgmt.page_history import PageHistory, StaleCopy
@@ -38,11 +37,7 @@ from usher.urls import Scheme
 from usher.wording import (
     counted,
     duration_text,
-    encodable,
-    json_fields,
     printable,
-    record_json,
-    records_json,
     time_text,
 )
 
@@ -62,7 +57,13 @@ async def read_explanation(app: App, text: str) -> "UrlExplanation":
 
     async with open_door(app) as doorkeeper, open_database(app, "work", READER) as reader:
         [url] = await with_schemes(doorkeeper.db, [text])
-        explanation = await explain(doorkeeper, url, now=reader.clock.now(), reader=reader)
+        explanation = await explain(
+            doorkeeper,
+            url,
+            now=reader.clock.now(),
+            reader=reader,
+            ended=ended_components(app.settings.data),
+        )
     if explanation.page is None:
         say_demo_runs(app, f"explain {quote(text)}")
     return replace(explanation, given=text)
@@ -82,7 +83,7 @@ def show_explanation(app: App, text: str, *, as_json: bool) -> None:
     if url != explanation.given:
         show_field("given", printable(explanation.given))
     if explanation.host:
-        show_clock(explanation.host, explanation.now)
+        show_clock(explanation.host, explanation.now, page_visit(explanation))
     else:
         show_field("host", "not registered; the first page that is added registers it, due at once")
     if explanation.is_private:
@@ -113,6 +114,14 @@ def show_searchable(app: App, explanation: "UrlExplanation") -> None:
     if finding.command:
         echo(app.hint(f"  → {printable(finding.command, MAX_URL_CHARACTERS)}"))
     echo()
+
+
+def page_visit(explanation: "UrlExplanation") -> str:
+    """When the page is fetched again; empty where this user may not know."""
+    page, host = explanation.page, explanation.host
+    if page is None or host is None or explanation.trail is None or page.state == "idle":
+        return ""
+    return next_visit_text(explanation, page, host)
 
 
 def filter_text(explanation: "UrlExplanation") -> str:
@@ -193,47 +202,11 @@ def show_door_answer(answer: "DoorAnswer") -> None:
     echo(f"  {knock:<14}{verdict}  {answer.reason:<{REASON_WIDTH}}  {row}  {more}".rstrip())
 
 
-def explanation_json(explanation: "UrlExplanation") -> dict[str, Any]:
-    page = explanation.page
-    return {
-        "url": encodable(explanation.given),
-        "canonical": str(explanation.url) if explanation.url else None,
-        "refused": asdict(explanation.refused) if explanation.refused else None,
-        "host": host_json(explanation.host) if explanation.host else None,
-        "filters": list(explanation.filters),
-        "path": explanation.path,
-        "filtered": asdict(explanation.filtered) if explanation.filtered else None,
-        "page": page_json(page) if page else None,
-        "private": private_json(explanation.private) if explanation.is_private else None,
-        "removals": records_json(explanation.removals),
-        "would": [door_answer_json(answer) for answer in explanation.would],
-        **crawl_state_json(explanation),
-    }
-
-
-def page_json(page: GuestbookRow) -> dict[str, Any]:
-    own = cadence.show(page.cadence) if page.cadence else None
-    return json_fields({**asdict(page), "scheme": Scheme(page.scheme).word, "cadence": own})
-
-
-def door_answer_json(answer: "DoorAnswer") -> dict[str, Any]:
-    return {
-        "kind": answer.kind,
-        "pass": answer.hall_pass,
-        "verdict": answer.verdict.value,
-        "reason": answer.reason.value,
-        "detail": answer.detail,
-        "row": answer.row,
-    }
-
-
 def crawl_fields(explanation: "UrlExplanation") -> Iterator[Field]:
     """Fields in the order of the path of a URL; none where this user may not read them."""
     now, decision = explanation.now, explanation.robots
-    if explanation.trail and explanation.page and explanation.host:
-        lines = crawl_lines(explanation.page, explanation.trail, now)
-        visit = next_visit_text(explanation, explanation.page, explanation.host)
-        yield "crawl", [*lines, f"Next visit: {visit[0].lower()}{visit[1:]}"]
+    if explanation.trail and explanation.page:
+        yield "crawl", list(crawl_lines(explanation.page, explanation.trail, now))
     if decision:
         rule = printable(decision.rule, MAX_REASON_CHARACTERS)
         allowed = f"{'allowed' if decision.allowed else 'not allowed'}: {rule}"
@@ -334,59 +307,3 @@ def stale_copy_text(copy: StaleCopy, now: datetime) -> str:
     where = f"; still on {', '.join(copy.hosts)}" if copy.hosts else "; removed"
     since = time_text(copy.at, now)
     return f"outdated in chunk {copy.chunk_id} since {since}: {newer}{held}{where}"
-
-
-def crawl_state_json(explanation: "UrlExplanation") -> dict[str, Any]:
-    trail, decision, finding = explanation.trail, explanation.robots, explanation.finding
-    robots = decision and {
-        "allowed": decision.allowed,
-        "rule": decision.rule,
-        **robots_json(decision.read),
-    }
-    return {
-        "crawl": crawl_json(trail) if trail else None,
-        "robots": robots,
-        "pace": record_json(explanation.rest) if explanation.rest else None,
-        "text": text_json(trail) if trail else None,
-        "index": index_json(trail) if trail else None,
-        "findable": finding and finding.is_searchable,
-        "why": finding and finding.words,
-        "hint": finding.command or None if finding else None,
-    }
-
-
-def crawl_json(trail: PageHistory) -> dict[str, Any]:
-    chunk, text = trail.crawled, trail.text
-    return json_fields(
-        {
-            "reason": text.reason,
-            "chunk": chunk and chunk.id,
-            "crawler": chunk and chunk.crawler,
-            "claimed_at": chunk and chunk.claimed_at,
-            "misses": text.misses,
-            "attempts": text.attempts,
-        }
-    )
-
-
-def text_json(trail: PageHistory) -> dict[str, Any]:
-    text = trail.text
-    number = None if text.text64 is None else f"{text.text64 % 2**64:016x}"
-    return {"text64": number, "same_as": text.original, "noindex": text.noindex}
-
-
-def index_json(trail: PageHistory) -> dict[str, Any]:
-    chunk = trail.indexed
-    return json_fields(
-        {
-            "chunk": trail.text.indexed_in,
-            "stage": chunk and queries.stage(chunk),
-            "builder": chunk and chunk.builder,
-            "built_at": chunk and chunk.built_at,
-            "propagated_at": chunk and chunk.propagated_at,
-            "reason": chunk and chunk.reason,
-            "rows": trail.workers.rows,
-            "copies": records_json(trail.copies),
-            "outdated": records_json(trail.outdated),
-        }
-    )

@@ -132,8 +132,8 @@ def show_host(view: HostView) -> None:
         show_field("", "pages in error are tried again with the nightly recrawl of `usher up`")
 
 
-def show_clock(host: HostDetails, now: datetime) -> None:
-    """Name, number, clock, cadence and scope of a host."""
+def show_clock(host: HostDetails, now: datetime, page_visit: str = "") -> None:
+    """Name, number, clock, cadence and scope of a host; before its next visit, that of the page that is explained."""
     reason = f": {printable(host.policy_reason)}" if host.policy_reason else ""
     show_field("host", f"{host.name}, {host.policy}{reason}")
     show_field("number", f"{host.domain64}, hex {domain64.to_hex(host.domain64)}")
@@ -141,7 +141,8 @@ def show_clock(host: HostDetails, now: datetime) -> None:
     often = cadence.show(host.cadence or host.general_cadence)
     adaptive = "; adapted to each page" if host.adaptive else ""
     show_field("cadence", f"{often}{default_mark(host.cadence)}{adaptive}")
-    show_field("next visit", next_host_visit_text(host, now))
+    visit = next_host_visit_text(host, now)
+    show_field("next visit", *([page_visit, f"Host: {visit}"] if page_visit else [visit]))
     show_field("scope", f"{host.scope}: {SCOPE_TEXTS[host.scope]}")
 
 

@@ -35,7 +35,7 @@ from usher.local.crawl import (
 from usher.local.default_tasks import RECRAWL_NAME, add_default_tasks, jobs_find_the_database
 from usher.local.host_selection import EVERY_HOST, HostSelection
 from usher.local.operator_urls import has_scheme, with_working_schemes
-from usher.local.ports import DEMO_DIRECTORY
+from usher.local.ports import DEMO_DIRECTORY, StoredPorts
 from usher.local.supervisor import Supervisor
 from usher.observe.crawl_progress import last_result, read_progress
 from usher.shutdown import stop_events
@@ -109,14 +109,23 @@ async def announce_stop(app: App, stop: asyncio.Event) -> None:
 async def crawl(app: App, options: LocalRunOptions, *, serve: bool) -> None:
     options.parse_urls()  # fails if one is invalid, before anything is started
     async with start_run(app, options) as run:
-        address = run.stack.address
+        stack = run.stack
         async with crawled_urls(run, options):
             if serve and not run.stop.is_set():
-                app.say(f"Search page: {address} (press Ctrl-C to stop)")
+                app.say(f"Search page: {stack.address} (press Ctrl-C to stop)")
                 await run.stop.wait()
     if not serve:
-        app.say(f"To search, run `usher up` and open {address}")
+        app.say(f"To search, {serve_advice(stack)}")
         app.say("  (`usher crawl --then serve` keeps the search page open.)")
+
+
+def serve_advice(stack: LocalStack) -> str:
+    """How to serve the search page after a crawl: a port that was only for this run may be another next time."""
+    if front := stack.options.front:
+        return f"run `usher up --front {quote(front)}` and open {stack.address}"
+    if "front" in StoredPorts.read(stack.loaded.settings.data).replaced:
+        return "run `usher up` and open the address that it prints."
+    return f"run `usher up` and open {stack.address}"
 
 
 @asynccontextmanager

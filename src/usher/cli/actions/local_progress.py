@@ -111,12 +111,12 @@ class ProgressDisplay:
         progress, run = view.progress, view.run
         unreported = fetched - run.fetched
         waiting = max(0, progress.waiting + progress.crawling - unreported)
-        has_earlier = progress.indexed > run.indexed
-        earlier = f" ({progress.indexed:,} with earlier runs)" if has_earlier else ""
+        has_earlier = progress.searchable > run.searchable
+        earlier = f" ({progress.searchable:,} with earlier runs)" if has_earlier else ""
         parts = [
             f"{fetched:,} fetched",
             f"{waiting:,} waiting",
-            f"{run.indexed:,} searchable{earlier}",
+            f"{run.searchable:,} searchable{earlier}",
             f"{run.failed:,} failed" if run.failed else "",
             f"{run.blocked:,} blocked by robots.txt" if run.blocked else "",
             f"{self._rate.per_second:,.1f} pages/s",
@@ -183,7 +183,8 @@ def problem_lines(problems: Sequence[PageProblem]) -> list[str]:
 def counts_text(counts: RunCounts) -> str:
     blocked = f"{counts.blocked:,} blocked by robots.txt, " if counts.blocked else ""
     fetched = f"{counted(counts.fetched, 'page')} fetched, {counts.failed:,} failed"
-    return f"{fetched}, {blocked}{counts.indexed:,} searchable"
+    unloaded = f", {counts.unloaded:,} not in the index yet" if counts.unloaded else ""
+    return f"{fetched}, {blocked}{counts.searchable:,} searchable{unloaded}"
 
 
 def result_lines(
@@ -194,7 +195,13 @@ def result_lines(
     If the crawl is not done, also what hinders it.
     """
     progress, run = view.progress, view.run
-    every = RunCounts(progress.crawled, progress.blocked, progress.failed, progress.indexed)
+    every = RunCounts(
+        progress.crawled,
+        progress.blocked,
+        progress.failed,
+        progress.indexed,
+        unloaded=progress.unloaded,
+    )
     state = "done" if progress.done else "stopped"
     yield f"{state}: {counts_text(run)}, {elapsed.total_seconds():.0f} s"
     if replace(run, gone=0) != every:

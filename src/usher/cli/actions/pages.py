@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from usher.cli.actions.explain import (
     next_visit_text,
-    page_json,
     page_state_text,
     read_explanation,
     response_text,
 )
+from usher.cli.actions.explain_json import page_json
 from usher.cli.actions.remove import user_name
 from usher.cli.app import App, confirm, run, show_field, show_json, show_list
 from usher.cli.area_access import READER, call_in, checked_transaction, open_database
@@ -61,6 +61,12 @@ RESULT_TEXTS: Final[dict[PageResult, str]] = {
     "blocked": "the robots.txt of its host does not allow it",
     "removed": "the operator removed it (usher remove)",
     "error": "the last fetch failed",
+}
+
+# Results of pages without a text that are no errors.
+UNFETCHED_TEXTS: Final[dict[PageResult, str]] = {
+    "blocked": "robots.txt blocks {urls}.",
+    "gone": "The server has no page at {urls}.",
 }
 
 
@@ -237,15 +243,20 @@ async def knock_for_matching(app: App, limit: int, **conditions: Any) -> Recrawl
         return await page_recrawl.recrawl_pages(conn, doorkeeper, chosen, limit=limit)
 
 
-async def find_errors(conn: Connection, host: str | None) -> tuple[list[ErrorKind], int]:
-    """The errors by kind, and the number of pages that do not exist, which are no errors."""
+async def find_errors(
+    conn: Connection, host: str | None
+) -> tuple[list[ErrorKind], dict[PageResult, int]]:
+    """The errors by kind; and the pages by result that were not fetched either, but did not fail."""
     number = await host_number(conn, host) if host else None
-    gone = await page_list.count_pages(conn, PageConditions(domain64=number, result="gone"))
-    return await page_list.error_kinds(conn, number), sum(count.number for count in gone)
+    others: dict[PageResult, int] = {}
+    for result in UNFETCHED_TEXTS:
+        counts = await page_list.count_pages(conn, PageConditions(domain64=number, result=result))
+        others[result] = sum(count.number for count in counts)
+    return await page_list.error_kinds(conn, number), others
 
 
 def show_errors(app: App, host: str | None, *, as_json: bool) -> None:
-    kinds, gone = call_in(reader_transaction(app), find_errors, host)
+    kinds, others = call_in(reader_transaction(app), find_errors, host)
     now = display_time()
     rows = [
         (
@@ -267,10 +278,11 @@ def show_errors(app: App, host: str | None, *, as_json: bool) -> None:
     if kinds:
         app.say("The nightly recrawl of `usher up` tries them again when they are due.")
         app.say("  → usher pages list --state error --reason KIND")
-    if gone:
-        only = f" --host {host}" if host else ""
-        app.say(f"The server has no page at {counted(gone, 'URL')}.")
-        app.say(f"  → usher pages list --result gone{only}")
+    only = f" --host {host}" if host else ""
+    for result, number in others.items():
+        if number:
+            app.say(UNFETCHED_TEXTS[result].format(urls=counted(number, "URL")))
+            app.say(f"  → usher pages list --result {result}{only}")
 
 
 async def read_page(app: App, url: str) -> tuple["UrlExplanation", PageResult]:

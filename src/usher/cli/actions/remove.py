@@ -138,11 +138,8 @@ def undo_removals(app: App, given: Sequence[str], author: str, *, as_json: bool)
         return
     for target in targets:
         echo(f"undone: {printable(target.text, MAX_TARGET_CHARACTERS)}")
-    app.say("While Usher runs, it queues these pages within seconds and crawls them again.")
-    app.say(
-        "Each page is searchable again when it has been crawled and indexed, unless its text was"
-    )
-    app.say("still in the index: then it is searchable within 2 seconds.")
+    app.say("Pages whose text is still in the index are searchable again within 2 seconds.")
+    app.say("While Usher runs, it crawls and indexes the other pages again.")
     app.say("  → usher explain URL")
 
 

@@ -67,8 +67,12 @@ def running_front_end(app: App) -> str:
 
 
 def check_chosen_directory(app: App) -> None:
-    """Raise Unreachable if --data is given and Usher does not run there: the default addresses may be another's."""
-    if "data" in app.overrides and app.loaded.origins["mgmt_url"] == "default":
+    """Raise Unreachable if Usher does not run in the directory: the default addresses may be another's.
+
+    Without --data, and where no `usher up` or `usher crawl` ran, front-ends of this machine may answer.
+    """
+    is_own = "data" in app.overrides or (app.settings.data / PORTS_FILE).exists()
+    if is_own and app.loaded.origins["mgmt_url"] == "default":
         raise Unreachable(
             f"Usher is not running in {app.settings.data}.", hint=start_hint(app.settings)
         )

@@ -15,6 +15,7 @@ from usher.cli.output import CLEAR_SCREEN, echo, style
 from usher.db.areas import AreaDatabases, open_areas
 from usher.db.pool import Database, connect
 from usher.errors import ServerUnusable, Unreachable
+from usher.local.ports import ended_components
 from usher.observe.blockers import is_running
 from usher.observe.causes import database_cause
 from usher.observe.stage_table import (
@@ -65,7 +66,11 @@ class StatusReader:
     async def read(self) -> StatusReport:
         """Read the areas that can be read."""
         return await read_report(
-            self.areas, self.settings.data, behind=self.behind, ahead=self.ahead
+            self.areas,
+            self.settings.data,
+            behind=self.behind,
+            ahead=self.ahead,
+            ended=ended_components(self.settings.data),
         )
 
 
@@ -187,11 +192,13 @@ def watchdog_text(work: WorkStatus, now: datetime) -> str:
 
 
 def crash_text(crash: CrashedProcess, now: datetime) -> str:
-    """`crawler crashed 2 times, last at … (signal 9), see LOG`."""
+    """`crawler crashed 2 times, last at … (signal 9); see LOG`."""
     when = time_text(crash.last, now)
-    how, _, log = crash.reason.partition("; ")
+    how, _, log = crash.reason.removeprefix("crashed ").partition("; ")
     often = f"once, at {when}" if crash.number == 1 else f"{crash.number} times, last at {when}"
-    return f"{crash.process} crashed {often}: {printable(how)}, {printable(log, MAX_REASON_CHARACTERS)}"
+    return (
+        f"{crash.process} crashed {often} {printable(how)}; {printable(log, MAX_REASON_CHARACTERS)}"
+    )
 
 
 def row_lines(work: WorkStatus) -> Iterator[str]:

@@ -156,10 +156,12 @@ def add(app: App, names: tuple[str, ...], cadence: str | None, *, as_json: bool)
     help="For scope listed: a TLD (.gov), a domain (nasa.gov) or a host; may be repeated.",
 )
 @click.option(
+    "--delay",
     "--crawl-delay",
+    "crawl_delay",
     type=or_default(Number(0, 86_400)),
     metavar="SECONDS",
-    help="Delay between requests.",
+    help="Delay between two requests.",
 )
 @click.option("--adaptive/--no-adaptive", default=None, help="Adapt the cadence to each page.")
 @click.option(
@@ -180,7 +182,7 @@ def set_(app: App, /, names: tuple[str, ...], **options: Any) -> None:  # noqa: 
 
     \b
     Examples:
-      usher hosts set www.nasa.gov --cadence 36h --crawl-delay 2
+      usher hosts set www.nasa.gov --cadence 36h --delay 2
       usher hosts set www.nasa.gov --max-pages 50000 --max-depth default
       usher hosts set www.nasa.gov --reach .gov --reach esa.int
       usher hosts set http://wiki.internal:8080/ --allow-private
