@@ -52,6 +52,8 @@ URLS, QUICK_URLS, BATCH = 100_000, 10_000, 2_000
 CLAIMED, QUICK_CLAIMED = 20_000, 2_000
 QUERIES, QUICK_QUERIES = 400, 60
 LOAD_SECONDS = 3_600.0
+# A busy machine answers late; CPU time is what counts.
+FRONT = ("front", "--bind", "127.0.0.1:0", "--deadline", "20")
 # Pages asked for in one claim, hosts, and pages of each host; by concurrent crawlers.
 CLAIM, CRAWLERS = (10, 10, 1), 8
 PER_PAGE = ("guestbook", "chunk", "placement", "anchor", "anchored_page")
@@ -237,7 +239,7 @@ async def searches(bench: Bench, home: Path, number: int) -> list[Measure]:
         pids = {name: process.pid for name, process in cluster.processes.items()}
         server = pids["server-1-0"]
         loading = tree_spent(server)
-        front = await asyncio.to_thread(cluster.start, "front", "front", "--bind", "127.0.0.1:0")
+        front = await asyncio.to_thread(cluster.start, "front", *FRONT)
         return await queried(cluster, front, server, loading, number, texts)
 
 
