@@ -4,7 +4,7 @@
 # make chaos         injects faults into a whole cluster in network namespaces, for hours
 # make chaos-quick   does the same in under five minutes
 # make check         checks format, lint, types and import order
-# make docs          builds the documentation site into build/site
+# make docs          builds the documentation site into build/site and the man pages into build/man
 .PHONY: pictures test soak failed chaos chaos-quick check docs format migrations messages schema access conformance lock licences packages
 
 PY = .venv/bin/python
@@ -35,6 +35,7 @@ check: .venv/requirements-dev.lock
 # Fails on a broken link, a missing anchor or a page without a place in the navigation.
 docs: .venv/requirements-dev.lock
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+	$(PY) scripts/man_pages.py
 
 format: .venv/requirements-dev.lock
 	$(PY) -m ruff format

@@ -224,19 +224,19 @@ class SearchCluster:
                     await builder.built(one.chunk_id, sha256=file.sha256, size=file.size)
                     self.chunks += 1
 
-    def row(self, servers: int) -> float:
+    def row(self, servers: int, patience: float = PATIENCE) -> float:
         """Add a row of this number of servers; return the chunks a second that they load, from first to last commit."""
         self.rows += 1
         self.run("update work.settings set rows = %s", self.rows)
         for number in range(servers):
             name = f"server-{self.rows}-{number}"
             self.start(name, "index-server", "--row", str(self.rows), "--bind", "127.0.0.1:0")
-        return self.watch()
+        return self.watch(patience)
 
-    def watch(self) -> float:
+    def watch(self, patience: float) -> float:
         first = last = (0.0, 0)
         with psycopg.connect(dsn_of(self.env), autocommit=True) as conn:
-            deadline = time.perf_counter() + PATIENCE
+            deadline = time.perf_counter() + patience
             while last[1] < self.chunks and time.perf_counter() < deadline:
                 time.sleep(0.01)
                 [(number,)] = conn.execute(LOADED.encode(), [self.rows]).fetchall()

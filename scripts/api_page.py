@@ -1,4 +1,4 @@
-"""The reference of MGMT's API as Markdown, from its OpenAPI document."""
+"""The references of the APIs of MGMT and of front-ends as Markdown, from their OpenAPI documents."""
 
 import json
 from collections.abc import Iterator
@@ -6,20 +6,44 @@ from typing import Any
 
 from usher.api import openapi
 from usher.api.server import OWN_ENDPOINTS
+from usher.http.server.component import healthy
+from usher.http.server.probes import probe_endpoints
+from usher.search import openapi as front_end_openapi
+from usher.search.broker import Broker
+from usher.search.cluster_map import ClusterView, MapClient
+from usher.search.endpoints import SearchEndpoints
+from usher.search.query_reports import QueryReports
 
-HEADER = """# API of MGMT
+MGMT_HEADER = """# API of MGMT
 
 Every endpoint with its messages, from the OpenAPI document that MGMT serves at `/v1/openapi.json`.
 [http.md](http.md) explains errors, limits, retries and tokens; [access.md](access.md) lists which token may call what.
 Endpoints marked as old keep the form of the seed documents.
 
 """
+FRONT_END_HEADER = """# API of the front-end
+
+Every endpoint with its messages, from the OpenAPI document that a front-end serves at `/openapi.json`.
+[search.md](search.md) explains queries, partial results and the fields of the answers. No endpoint needs a token.
+
+"""
+PROBES = probe_endpoints(healthy)
 SCHEMA_PREFIX = "#/components/schemas/"
 
 
-def markdown() -> str:
-    document = openapi.document(OWN_ENDPOINTS)
-    lines = [HEADER]
+def mgmt_page() -> str:
+    return MGMT_HEADER + markdown(openapi.document(OWN_ENDPOINTS))
+
+
+def front_end_page() -> str:
+    # It connects to nothing, because no endpoint is called.
+    broker = Broker(ClusterView(MapClient("http://127.0.0.1:1", token="")))
+    endpoints = SearchEndpoints(broker, QueryReports()).endpoints()
+    return FRONT_END_HEADER + markdown(front_end_openapi.document([*endpoints, *PROBES]))
+
+
+def markdown(document: dict[str, Any]) -> str:
+    lines: list[str] = []
     for path, operations in sorted(document["paths"].items()):
         for method, operation in operations.items():
             lines += operation_lines(method.upper(), path, operation)
@@ -32,17 +56,35 @@ def markdown() -> str:
 def operation_lines(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
     yield f"## `{method} {path}`\n"
     yield f"{operation['summary']}{' (old)' if operation.get('deprecated') else ''}\n"
-    scope, types = operation["x-usher-scope"], ", ".join(operation["x-usher-types"])
-    yield f"Access: `{scope}`{f', components of type {types}' if types else ''}.\n"
+    if scope := operation.get("x-usher-scope"):
+        types = ", ".join(operation["x-usher-types"])
+        yield f"Access: `{scope}`{f', components of type {types}' if types else ''}.\n"
     if parameters := operation.get("parameters"):
-        yield "| parameter | in | type | required |\n|---|---|---|---|"
+        yield "| parameter | in | type | required | default |\n|---|---|---|---|---|"
         for item in parameters:
-            required = "yes" if item["required"] else "no"
-            yield f"| `{item['name']}` | {item['in']} | {type_text(item['schema'])} | {required} |"
+            yield parameter_line(item)
         yield ""
     if body := operation.get("requestBody"):
         yield f"Request: {content_text(body['content'])}\n"
     yield f"Response: {content_text(operation['responses']['200']['content'])}\n"
+    for status, response in operation["responses"].items():
+        if status not in {"200", "default"}:
+            content = content_text(response.get("content", {}))
+            text = f"{response['description']}{f': {content}' if content else ''}"
+            yield f"Status {status}: {text}\n"
+
+
+def parameter_line(item: dict[str, Any]) -> str:
+    schema = item["schema"]
+    default = json.dumps(schema["default"]) if schema.get("default") not in (None, "") else ""
+    cells = [
+        f"`{item['name']}`",
+        item["in"],
+        type_text(schema) + (f": {schema['description']}" if "description" in schema else ""),
+        "yes" if item["required"] else "no",
+        f"`{default}`" if default else "",
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
 def content_text(content: dict[str, Any]) -> str:
@@ -82,4 +124,5 @@ def type_text(schema: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    print(markdown())
+    print(mgmt_page())
+    print(front_end_page())

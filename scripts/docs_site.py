@@ -1,4 +1,4 @@
-"""What mkdocs adds to docs/: the pages of the repository's root, the API reference from OpenAPI, and llms.txt."""
+"""What mkdocs adds to docs/: the pages of the repository's root, the API references from OpenAPI, and llms.txt."""
 
 import posixpath
 import re
@@ -34,7 +34,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, source in ROOT_PAGES.items():
         content = (ROOT / source).read_text("utf-8")
         files.append(File.generated(config, name, content=content))
-    files.append(File.generated(config, "api.md", content=api_page.markdown()))
+    files.append(File.generated(config, "api.md", content=api_page.mgmt_page()))
+    files.append(File.generated(config, "search-api.md", content=api_page.front_end_page()))
     return files
 
 

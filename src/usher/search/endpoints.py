@@ -1,22 +1,23 @@
 """The endpoints of a front-end: the search page, its JSON and Atom twins, and static files."""
 
-from collections.abc import Sequence
-from typing import Annotated, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
-from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from usher.errors import BadInput, NotFound, Unreachable
 from usher.http.atom import ATOM_MEDIA_TYPE, to_xml
 from usher.http.server.component import QUERY, ComponentCall, ComponentEndpoint
 from usher.http.server.conditional import conditional_response, server_origin
-from usher.http.server.endpoint import OPEN, Endpoint
+from usher.http.server.endpoint import OPEN, AccessRule, Endpoint
 from usher.messages.server import Status
 from usher.query.language import parse_query
-from usher.search import assets, atom, json_results, result_view
+from usher.search import assets, atom, json_results, openapi, result_view
 from usher.search.broker import Broker
+from usher.search.json_results import GovResults, SearchListing
+from usher.search.openapi import HTML, GovQuery
 from usher.search.pages import SearchPages
 from usher.search.query_reports import QueryReports
 from usher.search.search_result import MAX_HITS, SearchResult
@@ -29,18 +30,20 @@ REVALIDATE: Final = {"Cache-Control": "private, no-cache"}
 HEADERS: Final = {"Content-Security-Policy": POLICY, **REVALIDATE}
 CACHE_FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 ROBOTS: Final = "User-agent: *\nDisallow: /search\nDisallow: /api/\n"
+OPENSEARCH_MEDIA_TYPE: Final = "application/opensearchdescription+xml"
 RETRY_LATER: Final = {"Retry-After": "2"}
 
 
-class GovQuery(Struct, kw_only=True):
-    """The parameters of Search.gov's results API; `affiliate` and `access_key` have no effect."""
-
-    query: str = ""
-    limit: Annotated[int, Meta(ge=1, le=50)] = 20
-    offset: Annotated[int, Meta(ge=0, le=json_results.MAX_OFFSET)] = 0
-    enable_highlighting: bool = True
-    affiliate: str = ""
-    access_key: str = ""
+def get(
+    path: str,
+    handler: Callable[[ComponentCall[None]], Awaitable[Any]],
+    summary: str,
+    response: Any = None,  # noqa: ANN401 - a type
+    *,
+    media: str = "text/plain",
+    access: AccessRule = QUERY,
+) -> ComponentEndpoint:
+    return Endpoint("GET", path, handler, None, response, summary, access=access, media=media)
 
 
 class SearchEndpoints:
@@ -53,17 +56,26 @@ class SearchEndpoints:
         self._pages = SearchPages(loaded)
 
     def endpoints(self) -> Sequence[ComponentEndpoint]:
-        return (
-            Endpoint("GET", "/", self.page, access=QUERY),
-            Endpoint("GET", "/search", self.page, access=QUERY),
-            Endpoint("GET", "/search.json", self.json, access=QUERY),
-            Endpoint("GET", atom.PATH, self.atom, access=QUERY),
-            Endpoint("GET", "/api/search", self.api, access=QUERY),
-            Endpoint("GET", "/readyz", self.readyz, access=OPEN),
-            Endpoint("GET", "/opensearch.xml", self.opensearch, access=OPEN),
-            Endpoint("GET", "/robots.txt", self.robots, access=OPEN),
-            Endpoint("GET", "/static/{name}", self.static, access=OPEN),
+        own = (
+            get("/", self.page, "The search page", media=HTML),
+            get("/search", self.page, "A page of results", media=HTML),
+            get("/search.json", self.json, "The same results as JSON", SearchListing),
+            get(atom.PATH, self.atom, "The same results as an Atom feed", media=ATOM_MEDIA_TYPE),
+            get("/api/search", self.api, "Results in the form of Search.gov's API", GovResults),
+            get("/readyz", self.readyz, "Is an index server available?", Status, access=OPEN),
+            get(
+                "/opensearch.xml",
+                self.opensearch,
+                "How browsers add this search engine",
+                media=OPENSEARCH_MEDIA_TYPE,
+                access=OPEN,
+            ),
+            get("/robots.txt", self.robots, "What crawlers may not fetch", access=OPEN),
+            get(
+                "/static/{name}", self.static, "Style, script and images", media="*/*", access=OPEN
+            ),
         )
+        return openapi.with_document(own)
 
     async def page(self, call: ComponentCall[None]) -> Response:
         text, page = query_and_page(call)
@@ -102,7 +114,7 @@ class SearchEndpoints:
 
     async def opensearch(self, call: ComponentCall[None]) -> Response:
         body = self._pages.opensearch(server_origin(call.headers))
-        return Response(body, media_type="application/opensearchdescription+xml")
+        return Response(body, media_type=OPENSEARCH_MEDIA_TYPE)
 
     async def readyz(self, _call: ComponentCall[None]) -> Status:
         """Ready for a load balancer when an index server is available."""
