@@ -1,8 +1,8 @@
 """The commands of docs/high-availability.md: a comment before each block says what to do with it.
 
-`<!-- ha: run pg1 pg2 -->` names the machines that run it. `<!-- ha: set -->` sets variables for all later blocks; a line
-that ends with "# on NAME" is for that machine. `<!-- ha: see -->` is the output of the block before it; "…" stands for
-anything.
+`<!-- ha: run pg1 pg2 -->` names the machines that run it. `<!-- ha: set -->` sets variables for all later blocks; a
+line that ends with "# on NAME" is for that machine. `<!-- ha: see -->` is the output of the block before it; "…" stands
+for anything.
 """
 
 import re
@@ -46,7 +46,7 @@ def blocks(page: Path = PAGE) -> list[Block]:
 
 
 def missing_lines(documented: str, output: str) -> list[str]:
-    """Return the documented lines that the output lacks; spaces may differ."""
+    """Return the documented lines that the output lacks; the widths of columns may differ."""
     shown = [spaced(line) for line in output.splitlines()]
     return [
         line
@@ -60,4 +60,4 @@ def pattern(line: str) -> str:
 
 
 def spaced(line: str) -> str:
-    return " ".join(line.split())
+    return " ".join(re.sub(r"-+", "-", line).split())

@@ -10,7 +10,7 @@ from ha.guide import Block, missing_lines
 from ha.place import CommandFailed, Place
 
 SECRET = "ha-secret-1"  # stands for each password of the page
-SEE_SECONDS = 180 * SCALE
+SEE_SECONDS = 90 * SCALE
 SEE_PAUSE_SECONDS = 1
 # Debian's units: their user and command line.
 UNITS = {
