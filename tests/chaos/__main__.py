@@ -1,16 +1,12 @@
 """`python -m chaos`: runs itself again in namespaces of its own, so that the kernel cleans up however the run ends."""
 
 import argparse
-import os
 import random
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
+from chaos.isolation import INTERRUPTED, new_directory, obstacle, run_isolated
 from chaos.network import NetworkError, command
 from chaos.run import Plan, Run
 
@@ -30,19 +26,6 @@ ALL_KINDS = (
     "pg-failover",
 )
 DEBIAN_POSTGRESQL = Path("/usr/lib/postgresql/15/bin")
-UNSHARE = (
-    "unshare",
-    "--net",
-    "--mount",
-    "--pid",
-    "--ipc",
-    "--fork",
-    "--mount-proc",
-    "--kill-child",
-)
-INTERRUPT_SECONDS = 30
-INTERRUPTED = 130
-PROGRAMS = ("unshare", "ip", "tc", "mount", "setpriv")
 
 
 def parsed() -> argparse.Namespace:
@@ -56,43 +39,17 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def obstacle() -> str:
-    """Why a cluster in namespaces cannot run here, or nothing."""
-    if os.geteuid() != 0:
-        return "only root may create network namespaces"
-    missing = [name for name in PROGRAMS if shutil.which(name) is None]
-    if missing:
-        return f"{', '.join(missing)} not installed (iproute2, util-linux, mount)"
-    probe = subprocess.run([*UNSHARE, "true"], capture_output=True, text=True, check=False)
-    return f"unshare fails: {probe.stderr.strip()}" if probe.returncode else ""
-
-
 def outside(options: argparse.Namespace) -> int:
     """Start the run in its own namespaces, and remove its directory after it."""
     if reason := obstacle():
         print(f"chaos: skipped, {reason}")  # noqa: T201
         return 0
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
-    directory = Path(tempfile.mkdtemp(prefix="usher-chaos-", dir="/var/tmp"))
-    directory.chmod(0o755)
+    directory = new_directory("usher-chaos-")
     print(f"chaos: seed {seed}, {options.faults} faults, files in {directory}", flush=True)  # noqa: T201
-    words = [sys.executable, "-m", "chaos", "--seed", str(seed), "--inside", str(directory)]
-    words += ["--faults", str(options.faults), "--minutes", str(options.minutes)]
-    words += ["--kinds", options.kinds]
-    # With the death of this process, however it dies, `unshare` dies, and with it all that it started.
-    process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *UNSHARE, *words])
-    signal.signal(signal.SIGTERM, lambda *_: process.kill())
-    try:
-        return process.wait()
-    except KeyboardInterrupt:  # from a terminal the run gets it too, and prints its table
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(INTERRUPT_SECONDS)
-        return INTERRUPTED
-    finally:
-        process.kill()
-        process.wait()
-        if not options.keep:
-            shutil.rmtree(directory, ignore_errors=True)
+    words = ["--seed", str(seed), "--faults", str(options.faults)]
+    words += ["--minutes", str(options.minutes), "--kinds", options.kinds]
+    return run_isolated("chaos", words, directory, keep=options.keep)
 
 
 def inside(options: argparse.Namespace) -> int:

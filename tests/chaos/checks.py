@@ -125,7 +125,7 @@ def lost_chunks(cluster: Cluster) -> list[tuple[float, float, str]]:
 
 
 def rows(cluster: Cluster, query: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(cluster.pair.url(), target_session_attrs="read-write") as conn:
+    with psycopg.connect(cluster.database_url(), target_session_attrs="read-write") as conn:
         return conn.execute(query.encode()).fetchall()
 
 

@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -51,32 +52,36 @@ class Cluster:
 
     def __init__(self, directory: Path, pg_bin: str = "") -> None:
         self.directory = directory
+        self.pg_bin = pg_bin
         self.numbers = iter(range(1, 100))
-        nodes = [self.namespace("pg-1"), self.namespace("pg-2")]
-        self.pair = Pair(nodes, directory, find_binaries(pg_bin))
-        self.machines: dict[str, Machine] = {node.name: node for node in self.pair.nodes}
-        self.supervisor = Supervisor(list(self.machines.values()))
+        self.machines: dict[str, Machine] = {}
+        self.supervisor = Supervisor([])
         self.admin_token = ""
         self.site_log = directory / "site-requests.log"
         self.job_log = directory / "job-runs.log"
 
     def namespace(self, name: str, addresses: Sequence[str] = ()) -> Namespace:
         number = next(self.numbers)
-        return Namespace(name, number, addresses or [f"10.77.0.{10 + number}"])
+        return Namespace(name, number, addresses or [f"10.0.0.{10 + number}"])
+
+    @cached_property
+    def pair(self) -> Pair:
+        nodes = [self.namespace("pg-1"), self.namespace("pg-2")]
+        return Pair(nodes, self.directory, find_binaries(self.pg_bin))
+
+    def database_url(self) -> str:
+        """Return the address under which the components and this program find the database."""
+        return self.pair.url()
 
     # -- starting
 
     def start(self, say: Callable[[str], None]) -> None:
         """Start everything in the order in which it is needed."""
         prepare_hub()
-        for node in self.pair.nodes:
-            node.namespace.create()
         (self.directory / "usher.toml").write_text(WORKERS)
         say("PostgreSQL and its standby")
-        self.pair.create()
-        self.usher("db", "migrate")
-        self.usher("db", "roles", "create")
-        self.usher("components", "rows", "--set", "2", "--yes")
+        self.start_database()
+        self.create_schema()
         # MGMT refuses to serve other machines before there is a token.
         self.admin_token = self.token_of("tokens", "add", "chaos", "--scope", "admin")
         say("web site and load balancer")
@@ -88,6 +93,17 @@ class Cluster:
         self.supervisor.machines = list(self.machines.values())
         self.supervisor.start()
         self.wait(self.is_ready, START_SECONDS, "every component is online")
+
+    def start_database(self) -> None:
+        for node in self.pair.nodes:
+            node.namespace.create()
+            self.machines[node.name] = node
+        self.pair.create()
+
+    def create_schema(self) -> None:
+        self.usher("db", "migrate")
+        self.usher("db", "roles", "create")
+        self.usher("components", "rows", "--set", "2", "--yes")
 
     def environment(self, **more: str) -> dict[str, str]:
         base = {
@@ -107,7 +123,7 @@ class Cluster:
         """Run a command of the operator against the database and return its output."""
         result = subprocess.run(
             [*USHER, *words],
-            env=self.environment(DATABASE_URL=self.pair.url()),
+            env=self.environment(DATABASE_URL=self.database_url()),
             capture_output=True,
             text=True,
             check=False,
@@ -134,7 +150,7 @@ class Cluster:
         self.add("site", "site", words, HOSTS).start()
 
     def add_mgmt(self) -> None:
-        url = self.pair.url()
+        url = self.database_url()
         addresses = []
         for number in (1, 2):
             mgmt = self.add(f"mgmt-{number}", "mgmt", [], DATABASE_URL=url)
@@ -183,7 +199,7 @@ class Cluster:
 
     def add_database_roles(self) -> None:
         """Add watchdogs, schedulers and managers, which need no token."""
-        url = self.pair.url()
+        url = self.database_url()
         for role, options in (("watchdog", WATCHDOG), ("scheduler", ()), ("manager", ())):
             for number in (1, 2):
                 name = f"{role}-{number}"

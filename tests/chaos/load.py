@@ -102,7 +102,7 @@ class Load(threading.Thread):
         with (
             suppress(psycopg.Error),
             psycopg.connect(
-                self.cluster.pair.url(), connect_timeout=2, target_session_attrs="read-write"
+                self.cluster.database_url(), connect_timeout=2, target_session_attrs="read-write"
             ) as conn,
         ):
             for host, path in conn.execute(SEARCHABLE).fetchall():

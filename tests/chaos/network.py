@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-HUB = "10.77.0.1"
-NETWORK = "10.77.0.0/16"
+HUB = "10.0.0.254"
+NETWORK = "10.0.0.0/24"
 # A bucket smaller than a packet: the queue drops all that it is given. Needs neither nft nor sch_netem.
 DROP_ALL = ("tbf", "rate", "8bit", "burst", "1", "limit", "1")
 SLOW = ("tbf", "rate", "64kbit", "burst", "3000", "latency", "400ms")

@@ -35,6 +35,7 @@ class Report:
     problems: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     duplicates: dict[str, int] = field(default_factory=dict)  # those with a reason
     facts: dict[str, str] = field(default_factory=dict)
+    name: str = "chaos"
 
     @property
     def failures(self) -> list[str]:
@@ -56,10 +57,13 @@ class Report:
             ]
         )
 
+    def counts(self) -> dict[str, int]:
+        return {name: len(self.problems[name]) for name in MUST_BE_ZERO}
+
     def columns(self) -> list[str]:
         """One line of names and one of numbers."""
         cells = {"faults": len(self.faults), "duplicated": sum(self.duplicates.values())}
-        cells |= {name: len(self.problems[name]) for name in MUST_BE_ZERO}
+        cells |= self.counts()
         widths = [max(len(name), len(str(number))) for name, number in cells.items()]
         names = (name.rjust(width) for name, width in zip(cells, widths, strict=True))
         numbers = (
@@ -92,7 +96,7 @@ class Report:
     def summary(self) -> str:
         failed = len(self.failures)
         names = f": {', '.join(self.failures)}" if failed else ""
-        return f"{len(MUST_BE_ZERO) - failed} passed, {failed} failed in chaos (seed {self.seed}){names}"
+        return f"{len(MUST_BE_ZERO) - failed} passed, {failed} failed in {self.name} (seed {self.seed}){names}"
 
 
 def add_all(report: Report, name: str, problems: Sequence[str]) -> None:

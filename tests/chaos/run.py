@@ -35,10 +35,10 @@ class Plan:
 
 
 class Run:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, cluster: Cluster | None = None) -> None:
         self.plan = plan
         self.dice = random.Random(plan.seed)  # noqa: S311 - the same faults for the same seed
-        self.cluster = Cluster(plan.directory, plan.pg_bin)
+        self.cluster = cluster or Cluster(plan.directory, plan.pg_bin)
         self.searchable = Searchable()
         self.searchers = [
             Searcher(self.cluster, front, self.searchable, plan.seed) for front in (1, 2)

@@ -1,0 +1,65 @@
+"""`python -m ha`: the documented high-availability setup in namespaces of its own; the primary is killed under load."""
+
+import argparse
+import random
+import signal
+import sys
+from pathlib import Path
+
+from chaos.isolation import INTERRUPTED, new_directory, obstacle, run_isolated
+from chaos.network import NetworkError, command
+from ha.kills import KILLS, missing_packages
+from ha.place import CommandFailed
+from ha.run import HaRun
+
+DEFAULT_KILLS = "machine,partition,processes,machine"
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m ha", description=__doc__)
+    parser.add_argument(
+        "--kills", default=DEFAULT_KILLS, help=f"of {', '.join(KILLS)}, with commas"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=None, help="chooses what is recrawled and searched"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep logs and data of the run")
+    parser.add_argument("--inside", type=Path, default=None, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def outside(options: argparse.Namespace) -> int:
+    missing = ", ".join(missing_packages())
+    if reason := obstacle() or (missing and f"{missing} not installed: scripts/packages"):
+        print(f"ha: skipped, {reason}")  # noqa: T201
+        return 0
+    seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
+    directory = new_directory("usher-ha-")
+    print(f"ha: {options.kills}, seed {seed}, files in {directory}", flush=True)  # noqa: T201
+    words = ["--kills", options.kills, "--seed", str(seed)]
+    return run_isolated("ha", words, directory, keep=options.keep)
+
+
+def inside(options: argparse.Namespace) -> int:
+    """Run in the namespaces; /run is hidden, so names of network namespaces stay here."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    command("mount", "-t", "tmpfs", "ha", "/run")
+    run = HaRun(options.inside, options.kills.split(","), options.seed)
+    try:
+        run.all()
+    except KeyboardInterrupt:
+        print("\n".join([*run.report.recovery(), "ha: interrupted before the checks"]), flush=True)  # noqa: T201
+        return INTERRUPTED
+    except (TimeoutError, RuntimeError, NetworkError, CommandFailed) as error:
+        run.report.problems["stuck"].append(f"{error}; `--keep` keeps the logs")
+    print(run.report.text(), flush=True)  # noqa: T201
+    return 1 if run.report.failures else 0
+
+
+def main() -> int:
+    options = parsed()
+    return inside(options) if options.inside else outside(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
