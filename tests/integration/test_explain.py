@@ -153,8 +153,8 @@ async def test_what_a_fetch_said(house: House) -> None:
     for known, words, command in (
         ({"state": "idle"}, "Usher knows the page, but no crawl has asked for it.", "usher add "),
         ({"state": "crawled", "reason": "robots.txt: Disallow: /a (group *)"},
-         "Its host forbids it, by robots.txt: Disallow: /a (group *)."
-         " After a change of robots.txt, add the page again.",
+         ("Its host forbids it, by robots.txt: Disallow: /a (group *)."
+          " After a change of robots.txt, add the page again."),
          "usher add --pass"),
         ({"reason": "HTTP 301, permanent redirect to https://x.example/b"},
          "It redirects: HTTP 301, permanent redirect to https://x.example/b.", "usher explain https://x.example/b"),

@@ -141,6 +141,7 @@ class CrawlView:
     paces: Sequence[HostPaceView] = ()
     live: LiveCounts | None = None
     skipped: int = 0  # pages that wait on hosts that this run does not crawl
+    clock_skew_seconds: float = 0.0
 
 
 @asynccontextmanager
@@ -354,4 +355,5 @@ async def read_view(stack: LocalStack, selection: HostSelection, live: LiveCount
         speeds = await paces(conn, numbers)
         skipped = await count_skipped(conn, selection)
     await live.read_pages()
-    return CrawlView(progress, run, unsearchable, problems, speeds, live, skipped)
+    skew = stack.reader.clock.skew.total_seconds()
+    return CrawlView(progress, run, unsearchable, problems, speeds, live, skipped, skew)
