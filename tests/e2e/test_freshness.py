@@ -39,7 +39,9 @@ def test_due_hosts_are_recrawled_every_night_until_the_operator_removes_the_task
             )
             visit = "next visit  In 30 days (monthly), with the recrawl of that night."
             assert visit in usher("hosts", "show", host).text
-            assert visit in usher("explain", web.url("/a")).text
+            explained = usher("explain", web.url("/a")).text
+            assert "next visit  In 30 days (monthly).\n" in explained
+            assert f"            Host: {visit.removeprefix('next visit  ')}\n" in explained
             assert usher("db", "shell", "--schema", "work", "--", "-c", DUE).code == 0
             due = "next visit  With the next recrawl: every night with `usher up`, or now with `usher hosts recrawl`."
             assert due in usher("hosts", "show", host).text

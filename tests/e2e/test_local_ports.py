@@ -109,6 +109,7 @@ def test_data_stays_searchable_on_other_ports_and_the_own_ports_return(
 def test_no_advice_names_a_port_that_was_only_for_one_run(database: str, tmp_path: Path) -> None:
     data, listener = tmp_path / "data", socket.create_server(("127.0.0.1", 0))
     taken = listener.getsockname()[1]
+    data.mkdir()
     StoredPorts(Ports(**{role: free_port() for role in PORTS} | {"front": taken})).write(data)
     with listener, site() as web:
         with show(data, "crawl", "--delay", "0", web.url("/"), dsn=database, terminal=True) as run:

@@ -153,7 +153,9 @@ async def test_what_a_fetch_said(house: House) -> None:
     for known, words, command in (
         ({"state": "idle"}, "Usher knows the page, but no crawl has asked for it.", "usher add "),
         ({"state": "crawled", "reason": "robots.txt: Disallow: /a (group *)"},
-         "Its host forbids it, by robots.txt: Disallow: /a (group *).", "usher hosts show"),
+         ("Its host forbids it, by robots.txt: Disallow: /a (group *)."
+          " After a change of robots.txt, add the page again."),
+         "usher add --pass"),
         ({"reason": "HTTP 301, permanent redirect to https://x.example/b"},
          "It redirects: HTTP 301, permanent redirect to https://x.example/b.", "usher explain https://x.example/b"),
         ({"reason": "asks not to be found", "noindex": True}, "The page asks not to be found.", "usher fetch"),

@@ -1,4 +1,4 @@
-"""A full disk, a database that is down and a wrong clock: `usher status` and `usher doctor` say the same."""
+"""A full disk, a database that is down and a wrong clock: status, doctor and the screen of a crawl say the same."""
 
 from pathlib import Path
 
@@ -8,8 +8,13 @@ from interface.test_clock_skew import LIBRARY, clock
 from support.db.fixtures import wait_stopped
 from support.index.chunk_files import small_disk
 from support.processes.crawls import EMBEDDED
+from support.processes.free_port import free_port
 from support.processes.pseudo_terminal import TerminalRun, at_terminal
+from support.processes.terminal import PORTS
+from support.site.hostile import links, page
+from support.site.website import Website
 from usher.errors import Unreachable
+from usher.local.ports import Ports, StoredPorts
 from usher.observe.causes import system_causes
 from usher.settings import Settings
 
@@ -83,6 +88,10 @@ def test_a_database_that_is_down(tmp_path: Path) -> None:
         assert "The database at postgresql://127.0.0.1:1/db cannot be used: " in run.text
         assert f"→ {step}\n" in run.text
     assert (status.code, doctor.code) == (5, 3)
+    crawl = at_terminal("crawl", "https://example.com/", environment=environment)
+    assert "usher: The database at postgresql://127.0.0.1:1/db cannot be used: " in crawl.text
+    assert f"→ {step}\n" in crawl.text
+    assert crawl.code == 5
 
 
 @EMBEDDED
@@ -93,6 +102,13 @@ def test_a_wrong_clock(database: str, tmp_path: Path) -> None:
     for run in (status, doctor):
         assert "The clock of this machine is 3600.0 s ahead of the database's.\n" in run.text
         assert "→ Run NTP there: timedatectl set-ntp true\n" in run.text
+    StoredPorts(Ports(**{role: free_port() for role in PORTS})).write(tmp_path)
+    with Website({"/": page("Start", links("/a")), "/a": page("Page")}) as web:
+        words = ("crawl", "--delay", "2", web.url("/"))
+        crawl = at_terminal(*words, environment=environment, seconds=120)
+    assert crawl.code == 0, crawl.text
+    screen = " ".join(crawl.text.split())
+    assert "The clock of this machine is 3600.0 s ahead of the database's. → Run NTP" in screen
 
 
 def test_causes_are_listed_with_the_worst_first(tmp_path: Path) -> None:

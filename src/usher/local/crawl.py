@@ -22,7 +22,7 @@ from usher.door.admin import HostChange, HostDetails
 from usher.door.batch import UrlVerdict
 from usher.door.doorkeeper import Doorkeeper
 from usher.door.rules import Verdict
-from usher.errors import BadInput
+from usher.errors import BadInput, Unreachable
 from usher.local import restore_marker
 from usher.local.crash_recorder import CrashRecorder
 from usher.local.host_selection import (
@@ -142,6 +142,8 @@ class CrawlView:
     paces: Sequence[HostPaceView] = ()
     live: LiveCounts | None = None
     skipped: int = 0  # pages that wait on hosts that this run does not crawl
+    clock_skew_seconds: float = 0.0
+    outage: Unreachable | None = None  # why the database could not be read; the rest is older
 
 
 @asynccontextmanager
@@ -318,16 +320,18 @@ async def watch_progress(
     """The progress, twice a second, until the crawl is done; or, if `stop` is set, until the crawler has stopped.
 
     The database of a large crawl or of a busy machine is read less often; the pages that arrive are counted meanwhile.
+    While it cannot be used, the crawl waits for it.
     """
     loop = asyncio.get_running_loop()
+    view: CrawlView | None = None
     async with LiveCounts(stack.ports) as live:
         while True:
             await live.read_links()
             start = loop.time()
-            view = await read_view(stack, selection, live)
-            seconds = loop.time() - start
+            view = await read_view_again(stack, selection, live, view)
+            seconds = 0.0 if view.outage else loop.time() - start
             yield view
-            if view.progress.done:
+            if view.progress.done and view.outage is None:
                 return
             if stop.is_set():
                 # It reports the pages of its open chunks when it stops.
@@ -338,6 +342,19 @@ async def watch_progress(
             while not await wait_up_to(POLL_SECONDS, stop) and loop.time() < read_next:
                 await live.read_pages()
                 yield view
+
+
+async def read_view_again(
+    stack: LocalStack, selection: HostSelection, live: LiveCounts, last: CrawlView | None
+) -> CrawlView:
+    """The present progress; the last one with the reason if the database cannot be used."""
+    try:
+        return await read_view(stack, selection, live)
+    except Unreachable as error:
+        if last is None:
+            raise
+        await live.read_pages()
+        return replace(last, outage=error)
 
 
 async def read_view(stack: LocalStack, selection: HostSelection, live: LiveCounts) -> CrawlView:
@@ -356,4 +373,5 @@ async def read_view(stack: LocalStack, selection: HostSelection, live: LiveCount
         speeds = await paces(conn, numbers)
         skipped = await count_skipped(conn, selection)
     await live.read_pages()
-    return CrawlView(progress, run, unsearchable, problems, speeds, live, skipped)
+    skew = stack.reader.clock.skew.total_seconds()
+    return CrawlView(progress, run, unsearchable, problems, speeds, live, skipped, skew)

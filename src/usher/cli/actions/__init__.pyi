@@ -7,6 +7,7 @@ from usher.cli.actions import console as console
 from usher.cli.actions import crawler as crawler
 from usher.cli.actions import domain64 as domain64
 from usher.cli.actions import explain as explain
+from usher.cli.actions import explain_json as explain_json
 from usher.cli.actions import feeds as feeds
 from usher.cli.actions import feeds_offered as feeds_offered
 from usher.cli.actions import feeds_processing as feeds_processing

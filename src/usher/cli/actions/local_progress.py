@@ -144,7 +144,8 @@ class ProgressDisplay:
 
 def cause_lines(settings: Settings, view: CrawlView) -> list[str]:
     """Why the crawl cannot go on, in the words of `usher status` and `usher doctor`."""
-    causes = [f"  {cause.words} → {cause.next_step}" for cause in system_causes(settings)]
+    listed = system_causes(settings, error=view.outage, clock_skew_seconds=view.clock_skew_seconds)
+    causes = [f"  {cause.words} → {cause.next_step}" for cause in listed]
     full_disk = view.progress.full_disk
     return [f"  {full_disk}", *causes] if full_disk else causes
 

@@ -48,9 +48,12 @@ async def search(
     if mgmt is None:
         if running := running_front_end(app):
             return await search_front_end(app.settings, running, request)
-        check_chosen_directory(app)
-        with suppress(UsherError):  # no front-end runs on this machine
-            return await search_front_end(app.settings, FRONT_URL, request)
+        if not is_chosen_directory(app):
+            with suppress(UsherError):  # no front-end runs on this machine
+                return await search_front_end(app.settings, FRONT_URL, request)
+        elif app.loaded.origins["mgmt_url"] == "default":
+            words = f"Usher is not running in {app.settings.data}."
+            raise Unreachable(words, hint=start_hint(app.settings))
     return await search_index_servers(app.settings_for(mgmt), request)
 
 
@@ -66,16 +69,12 @@ def running_front_end(app: App) -> str:
     return f"http://{Ports.read(demo).bind('front')}"
 
 
-def check_chosen_directory(app: App) -> None:
-    """Raise Unreachable if Usher does not run in the directory: the default addresses may be another's.
+def is_chosen_directory(app: App) -> bool:
+    """Whether --data is given, or `usher up` or `usher crawl` ran in the directory.
 
-    Without --data, and where no `usher up` or `usher crawl` ran, front-ends of this machine may answer.
+    Then the default addresses of a front-end and of MGMT may be those of another directory.
     """
-    is_own = "data" in app.overrides or (app.settings.data / PORTS_FILE).exists()
-    if is_own and app.loaded.origins["mgmt_url"] == "default":
-        raise Unreachable(
-            f"Usher is not running in {app.settings.data}.", hint=start_hint(app.settings)
-        )
+    return "data" in app.overrides or (app.settings.data / PORTS_FILE).exists()
 
 
 def start_hint(settings: Settings) -> str:

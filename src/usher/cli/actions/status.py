@@ -192,13 +192,11 @@ def watchdog_text(work: WorkStatus, now: datetime) -> str:
 
 
 def crash_text(crash: CrashedProcess, now: datetime) -> str:
-    """`crawler crashed 2 times, last at … (signal 9); see LOG`."""
+    """`crawler crashed 2 times, last at …, signal 9; see LOG`."""
     when = time_text(crash.last, now)
     how, _, log = crash.reason.removeprefix("crashed ").partition("; ")
     often = f"once, at {when}" if crash.number == 1 else f"{crash.number} times, last at {when}"
-    return (
-        f"{crash.process} crashed {often} {printable(how)}; {printable(log, MAX_REASON_CHARACTERS)}"
-    )
+    return f"{crash.process} crashed {often}, {printable(how.strip('()'))}; {printable(log, MAX_REASON_CHARACTERS)}"
 
 
 def row_lines(work: WorkStatus) -> Iterator[str]:
