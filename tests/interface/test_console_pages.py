@@ -76,7 +76,7 @@ def test_the_first_screen_has_the_data_of_the_status(
     for problem in own["holdups"]:
         assert problem["words"] in body
     assert 'id="live"' in body
-    assert 'http-equiv="refresh"' not in body  # which nobody could pause
+    assert 'http-equiv="refresh"' not in body  # a reload cannot be paused
 
 
 def test_the_first_screen_names_busy_hosts_and_top_queries(
