@@ -31,6 +31,7 @@ PAGES = {
     "console-overview": ("/", 1000),
     "console-explain": (f"/explain?url=https://{HOST}/history/7", 760),
     "console-crawls": ("/crawls", 700),
+    "console-job": ("/jobs/1", 1000),
     "console-charts": ("/charts", 1450),
 }
 PREVIEW = f"""document.getElementById('f-filters').value = {FILTER!r};

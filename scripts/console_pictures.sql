@@ -65,3 +65,8 @@ select
     nextval(pg_get_serial_sequence('control.job', 'id')), 'thumbnail', 'convert', array['cover-' || j || '.tiff'], 'permanent-error',
     'convert: no decode delegate for this image format', '', now() - j * interval '3 minutes', now() - j * interval '3 minutes', 1
 from generate_series(1, 5) j;
+insert into control.job_hierarchy (job_id, parent_job_id) select j, 1 + j / 4 from generate_series(2, 6) j;
+update control.job
+set state = 'running', hostname = '10.0.0.1', attempts = 1, start = now() - interval '9 seconds', claim = gen_random_uuid(),
+    lease_until = now() + interval '1 minute', output = E'reading 412 feeds\n  www.harbour.com: 12 items, 2 new\n  www.keeper.com: not modified\n'
+where id = 1;

@@ -2,13 +2,14 @@
 
 import os
 import re
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.console.filled_stack import HOST, PAGE, fill, run
+from support.console.filled_stack import HOST, PAGE, at, fill, rows, run
 from support.db.fixtures import Server, clone
 from support.mgmt.mgmt_process import Mgmt, mgmt
 from support.processes.commands import usher
@@ -32,6 +33,7 @@ PAGES = {
     "host": f"/hosts/{HOST}",
     "jobs": "/jobs",
     "job": "/jobs/1",
+    "types": "/types",
     "tasks": "/tasks",
     "components": "/components",
     "chunks": "/chunks",
@@ -39,10 +41,13 @@ PAGES = {
     "removals": "/removals",
     "events": "/events",
     "tokens": "/tokens",
+    "searches": "/searches",
+    "feeds": "/feeds",
     "log": "/log",
     "settings": "/settings",
     "removal of all that match": f"/actions/pages-remove?host={HOST}",
-    "schedule": "/actions/task-schedule?task=1",
+    "cancelling all that match": "/actions/jobs-cancel?state=pending",
+    "task": "/actions/task-edit?task=1",
     "action": f"/actions/host-pause?host={HOST}",
     "not found": "/jobs/999",
 }
@@ -142,8 +147,17 @@ def test_pages_are_accessible(signed: Stage, tab: Tab, visit: Visit, *, dark: bo
         assert tab.ask(headings), name
         tab.picture(signed.pictures / f"console-{'dark' if dark else 'light'}-{name}.png")
         forget_expected(tab, name)
+    assert requests_elsewhere(tab, signed.address) == []
     shade = tab.ask(SHADES)
     assert (sum(map(int, shade[4:-1].split(","))) < 200) == dark
+
+
+def requests_elsewhere(tab: Tab, address: str) -> list[str]:
+    """The addresses of other servers that the pages asked."""
+    sent = [event for event in tab.browser.events if event["method"] == "Network.requestWillBeSent"]
+    urls = [str(event["params"]["request"]["url"]) for event in sent]
+    assert urls  # they are recorded
+    return [url for url in urls if not url.startswith((f"{address}/", "data:"))]
 
 
 def forget_expected(tab: Tab, name: str) -> None:
@@ -190,10 +204,136 @@ def test_axe_finds_a_button_without_a_name(signed: Stage, tab: Tab, visit: Visit
     assert [text.partition(":")[0] for text in violations(tab, axe)] == ["button-name"]
 
 
-def test_actions_work_without_scripts(signed: Stage, chromium: Browser) -> None:
+# The elements that the Tab key should reach, and a number for each.
+REACHABLE = """(() => {
+  const all = [...document.querySelectorAll("a[href], button, input, select, textarea, [tabindex='0']")];
+  const shown = all.filter(each => each.type !== "hidden" && each.checkVisibility());
+  shown.forEach((each, number) => { each.dataset.number = number; });
+  return shown.length;
+})()"""
+FOCUS = """(() => {
+  const node = document.activeElement, style = getComputedStyle(node);
+  return [node.dataset.number || "", style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2];
+})()"""
+
+
+def test_the_tab_key_reaches_everything(signed: Stage, tab: Tab, visit: Visit) -> None:
+    """Every link, button and field of every page, and each shows that it has the focus."""
+    assert signed.address
+    for name, path in PAGES.items():
+        visit(path)
+        number, reached = tab.ask(REACHABLE), set()
+        for _ in range(number + 2):
+            tab.key("Tab")
+            which, is_visible = tab.ask(FOCUS)
+            assert is_visible or not which, (name, which)
+            reached.add(which)
+        missing = [each for each in map(str, range(number)) if each not in reached]
+        assert missing == [], (
+            name,
+            [
+                tab.ask(f"document.querySelector('[data-number=\"{each}\"]').outerHTML")
+                for each in missing
+            ],
+        )
+        forget_expected(tab, name)
+
+
+def shows(tab: Tab, expression: str, seconds: float = 30) -> None:
+    """Wait until the expression is true in the page."""
+    deadline = time.monotonic() + seconds
+    while not tab.ask(expression):
+        assert time.monotonic() < deadline, (expression, tab.text("main"))
+        time.sleep(0.1)
+
+
+def test_the_output_of_a_job_appears_while_it_runs(signed: Stage, tab: Tab, visit: Visit) -> None:
+    """The page is not loaded again: what the operator did with it stays."""
+    at(signed.database, "jobs", "add", "--type", "slow", "--", "true")
+    [(job,)] = rows(signed.database, "select max(id) from control.job")
+    visit(f"/jobs/{job}")
+    tab.ask("window.isSame = true")
+    assert tab.text("[data-live=Output]") == ["No output yet."]
+    run(signed.database, f"update control.job set output = 'line one\nline two' where id = {job}")
+    shows(tab, "document.querySelector('.output')?.innerText === 'line one\\nline two'")
+    at(signed.database, "jobs", "cancel", str(job))
+    shows(tab, "document.querySelector('.fields dd').innerText.includes('cancelled')")
+    shows(tab, "document.getElementById('live').hidden")
+    assert tab.ask("window.isSame")
+
+
+def test_updates_can_be_paused_and_keep_the_focus(signed: Stage, tab: Tab, visit: Visit) -> None:
+    visit("/jobs")
+    tab.ask("window.isSame = true")
+    press = "document.getElementById('live').click()"
+    assert tab.text("#live") == ["Pause updates"]
+    tab.ask("document.querySelector('td a[href^=\"/jobs/\"]').focus()")
+    focused = tab.ask("document.activeElement.getAttribute('href')")
+    tab.ask("document.getElementById('f-type').value = 'typed'")
+    tab.ask(press)
+    assert tab.text("#live") == ["Resume updates"]
+    at(signed.database, "jobs", "add", "--type", "brandnew", "--", "true")
+    tab.ask(press.replace("click()", "dispatchEvent(new Event('x'))"))
+    assert "brandnew" not in tab.text("main")[0]
+    tab.ask(press)
+    shows(tab, "document.querySelector('main').innerText.includes('brandnew')")
+    assert tab.ask("window.isSame")
+    assert tab.ask("document.activeElement.getAttribute('href')") == focused
+    assert tab.ask("document.getElementById('f-type').value") == "typed"
+    tab.ask(press)
+    visit("/components")
+    assert tab.text("#live") == ["Resume updates"]  # for all pages of the tab
+    tab.ask(press)
+
+
+def test_updates_end_with_the_session(stage: Stage, chromium: Browser) -> None:
+    """The page leads to the sign-in, and does not show old figures for ever."""
+    tab = Tab(chromium)
+    tab.open(stage.link())
+    tab.after(lambda: tab.ask(FIRST_BUTTON))
+    tab.open(f"{stage.address}/jobs")
+    [(kept,)] = rows(
+        stage.database,
+        "with gone as (delete from work.console_session where hash = (select hash from work.console_session "
+        "where kind = 'session' order by created_at desc limit 1) returning hash) select count(*) from gone",
+    )
+    assert kept == 1
+    tab.after(
+        lambda: tab.ask(
+            "document.getElementById('live').click() || document.getElementById('live').click()"
+        )
+    )
+    assert tab.text("h1") == ["Usher console"]
+    tab.open(stage.link())  # the tests share the browser
+    tab.after(lambda: tab.ask(FIRST_BUTTON))
+    tab.close()
+
+
+def test_everything_but_updates_works_without_scripts(stage: Stage, chromium: Browser) -> None:
+    """Sign in, find, filter, the next rows, preview and action, by links and forms alone."""
     tab = Tab(chromium, script=False)
-    tab.open(f"{signed.address}/actions/host-cadence?host={HOST}&cadence=weekly")
+    tab.open(stage.link())
+    tab.after(lambda: tab.ask(FIRST_BUTTON))
+    assert tab.text("h1") == ["Overview"]
+    assert tab.ask("!document.getElementById('live').checkVisibility()")  # it would do nothing
+    tab.ask(f"document.getElementById('q').value = '{HOST}'")
+    tab.after(lambda: tab.ask("document.querySelector('[role=search] button').click()"))
+    assert tab.text("h1") == [HOST]
+    tab.open(f"{stage.address}/pages")
+    tab.ask(f"document.getElementById('f-host').value = '{HOST}'")
+    tab.after(lambda: tab.ask("document.querySelector('.narrow button').click()"))
+    assert tab.ask("location.search").startswith(f"?host={HOST}")
+    assert any(PAGE in row for row in tab.text("tbody tr"))
+    tab.open(f"{stage.address}/actions/host-filters?host={HOST}")
+    tab.after(lambda: tab.ask("document.querySelector('.act .quiet-button').click()"))
+    assert "known pages" in tab.text(".notice")[0]
+    tab.open(f"{stage.address}/actions/host-cadence?host={HOST}&cadence=weekly")
     tab.after(lambda: tab.ask(FIRST_BUTTON))
     assert tab.text("dt + dd")[1] == "weekly"
+    for name, path in PAGES.items():
+        tab.open(f"{stage.address}{path}")
+        assert tab.text("h1")[0], name
+        assert len(tab.text("main")[0]) > 20, name
+        forget_expected(tab, name)
     assert tab.complaints == []
     tab.close()

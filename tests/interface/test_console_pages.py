@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -19,14 +20,13 @@ COMMAND = re.compile(r"The same at the command line: <code>(.*?)</code>")
 DETAILS = ("/hosts/a.example", "/jobs/1", "/components/10.0.0.9:8441", "/chunks/1")
 LISTS = (
     "/pages", "/pages/errors", "/pages/refused", "/crawls", "/hosts", "/jobs", "/tasks", "/components", "/chunks",
-    "/removals", "/events",
-    "/tokens",
-    "/settings",
+    "/removals", "/events", "/tokens", "/settings", "/types", "/searches",
 )  # fmt: skip
 BAD_QUERIES = (
     "/pages?state=unknown", "/pages?older=soon", "/pages?after=javascript:x", "/hosts?policy=x", "/jobs?state=x",
     "/jobs?show=log&after=x", "/jobs?after=x", "/chunks?stage=x", "/chunks?after=-1", "/components?type=x", "/explain",
-    "/find",
+    "/find", "/pages?status=99", "/pages?due=soon", "/events?show=x", "/events?newer=soon", "/tokens?scope=x",
+    "/components?state=x", "/searches?since=x", "/hosts?cadence=x", "/jobs?task=x", "/jobs?since=soon", "/tasks?task=x",
 )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def test_the_first_screen_has_the_data_of_the_status(
     for problem in own["holdups"]:
         assert problem["words"] in body
     assert 'id="live"' in body
-    assert 'http-equiv="refresh"' not in body  # which nobody could pause
+    assert 'http-equiv="refresh"' not in body  # a reload cannot be paused
 
 
 def test_the_first_screen_names_busy_hosts_and_top_queries(
@@ -208,6 +208,11 @@ def test_printed_commands_work(admin: FormClient, database: str) -> None:
         "/hosts?contains=a&policy=open&due=yes", "/jobs?state=pending&type=fetch&resource=site&contains=x",
         "/jobs?show=log&state=completed&type=fetch&resource=site&contains=x", "/components?type=crawler&health=healthy",
         "/chunks?stage=failed", "/tasks?state=enabled&type=x&resource=site&contains=y",
+        "/pages?host=a.example&path=a%20b&status=404&due=7d", "/pages/refused?contains=x", "/chunks?reason=corrupt",
+        "/components?state=online&contains=10", "/hosts?cadence=weekly&reason=x", "/tokens?contains=leak&scope=read",
+        "/settings?contains=url", "/removals?contains=old&undone=also", "/tasks?task=1",
+        "/events?show=actions&kind=host&of=a&by=x&contains=y&newer=1h", "/jobs?task=1&host=vm&since=1d",
+        "/searches?since=7d&results=none",
         "/crawls?state=running&contains=a", "/", f"/explain?url={PAGE}",
     )  # fmt: skip
     for path in (*LISTS, *DETAILS, *queries):
@@ -252,3 +257,140 @@ def test_refused_urls_are_listed_by_reason_and_host(
     [only] = running.get("/pages/refused.json?reason=removed&host=h11.example").json["records"]
     assert only["detail"] == "cal"
     assert admin.get("/pages/refused?reason=unknown").status == 422
+
+
+def records(running: Mgmt, path: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = running.get(path).json["records"]
+    return listed
+
+
+def test_each_column_has_a_filter(admin: FormClient, running: Mgmt, database: str) -> None:
+    """Each condition keeps what matches it, and only that."""
+    run(
+        database,
+        "update work.guestbook set state = 'crawled', status = 404, next_fetch = now() + '3 days' where path = '/page'",
+        "update work.hosts set cadence = '36 hours', policy = 'paused', policy_reason = 'They Move'",
+        "insert into work.refused_url (reason, host, url, detail, at) "
+        "values ('filtered', 'h.example', 'https://h.example/Cal', 'cal: x', now())",
+        "update work.component set health = 'failure', health_reason = 'No answer'",
+        "update control.job set hostname = 'vm', task_id = 1 where id = 1",
+    )
+    assert admin.act("host-open", host=HOST).status == 200
+    run(database, "update work.hosts set policy = 'paused', policy_reason = 'They Move'")
+    for path, others in (
+        ("/pages?path=/pa", ("/pages?path=zz",)),
+        ("/pages?status=404", ("/pages?status=500",)),
+        ("/pages?host=a.example&due=4d&path=page", ("/pages?due=2d&path=page",)),
+        ("/hosts?cadence=36h", ("/hosts?cadence=weekly",)),
+        ("/hosts?reason=they%20move", ("/hosts?reason=slow",)),
+        ("/jobs?task=1", ("/jobs?task=2",)),
+        ("/jobs?host=vm", ("/jobs?host=other",)),
+        ("/jobs?since=1h", ()),
+        ("/tasks?task=2", ("/tasks?task=99",)),
+        ("/components?state=online&contains=no%20ANSWER", ("/components?state=paused", "/components?contains=zz")),
+        ("/chunks?reason=CORR", ("/chunks?reason=zz",)),
+        ("/tokens?contains=LEAK&scope=read", ("/tokens?contains=zz", "/tokens?scope=work")),
+        ("/removals?contains=OLD", ("/removals?contains=zz",)),
+        ("/pages/refused?contains=/cal", ("/pages/refused?contains=zz",)),
+        ("/settings?contains=pool_size", ("/settings?contains=zzz",)),
+        ("/events?show=actions&kind=host%20open&of=A.EXAMPLE&by=admin-person&contains=paused&newer=1h",
+         ("/events?kind=zz", "/events?of=zz", "/events?by=zz", "/events?contains=zz", "/events?newer=0s")),
+    ):  # fmt: skip
+        assert len(records(running, path.replace("?", ".json?"))) == 1, path
+        for other in others:
+            assert records(running, other.replace("?", ".json?")) == [], other
+
+
+def test_the_events_continue_after_those_that_do_not_match(
+    running: Mgmt, database: str, admin: FormClient
+) -> None:
+    """A list reads a bounded number of events; its link continues, also if none matches yet."""
+    run(
+        database,
+        "insert into work.event (at, kind, subject) select now(), 'old', 'needle' from generate_series(1, 3)",
+        "insert into work.event (at, kind) select now(), 'new' from generate_series(1, 10100)",
+    )
+    first = running.get("/events.json?of=needle").json
+    assert first["records"] == []
+    assert "the search continues below" in admin.page("/events?of=needle")
+    later = running.get(first["next"].replace("?", ".json?")).json
+    assert [each["subject"] for each in later["records"]] == ["needle"] * 3
+    assert later["next"] is None
+
+
+def test_tokens_continue(running: Mgmt, database: str) -> None:
+    run(
+        database,
+        "insert into work.token (name, hash, scope, created_at) "
+        "select 't' || n, sha256(n::text::bytea), 'read', now() from generate_series(100, 220) n",
+    )
+    path, seen = "/tokens.json?contains=t", []
+    while path:
+        data = running.get(path).json
+        seen += [each["name"] for each in data["records"]]
+        path = data["next"] and data["next"].replace("?", ".json?")
+    assert seen == [f"t{number}" for number in range(100, 221)]
+
+
+def test_pages_are_grouped_by_reason(admin: FormClient, running: Mgmt, database: str) -> None:
+    urls = [f"https://{host}.example/{number}" for host in ("b", "c") for number in range(4)]
+    assert running.knock(*urls, "https://d.example/1").status == 200
+    run(
+        database,
+        "update work.guestbook set state = 'error', status = 503, failures = 1 where path ~ '^/[0-9]'",
+        "update work.guestbook set state = 'crawled', status = 404, reason = 'HTTP 404', last_fetched = now() "
+        "where path = '/page'",
+        "insert into work.refused_url (reason, host, url, detail, at) "
+        "select 'filtered', 'h' || n || '.example', 'https://h.example/' || n, '', now() from generate_series(1, 3) n",
+    )
+    body = admin.page("/pages/errors")
+    assert "9 pages on 3 hosts" in body
+    assert "3 URLs on 3 hosts" in body
+    assert 'href="/pages?result=gone"' in body
+    assert "4 pages on 1 host" in admin.page("/pages/errors?host=b.example")
+    data = running.get("/pages/errors.json").json
+    assert [(each["reason"], each["urls"], each["hosts"]) for each in data["refused"]] == [
+        ("filtered", 3, 3)
+    ]
+    assert [each["hosts"] for each in data["records"]] == [3]
+
+
+def test_a_job_shows_its_tree_and_attempts(admin: FormClient, running: Mgmt, database: str) -> None:
+    run(
+        database,
+        "insert into control.job (id, type, program, args) overriding system value "
+        "values (20, 'child', 'c', '{secret-arg}'), (30, 'grandchild', 'g', '{}')",
+        "insert into control.job_hierarchy (job_id, parent_job_id) values (20, 1), (30, 20)",
+        "insert into control.job_log "
+        '(id, type, program, args, state, message, host_rule, start, "end", attempts, exit_code) '
+        "values (20, 'child', 'c', '{}', 'temporary-error', 'again', '', now() - interval '5 minutes', now(), 1, 75)",
+    )
+    body = admin.page("/jobs/20")
+    tree = body.partition('id="tree"')[2].partition("</table>")[0]
+    assert [tree.index(f'href="/jobs/{job}"') for job in (1, 20, 30)] == sorted(
+        tree.index(f'href="/jobs/{job}"') for job in (1, 20, 30)
+    )
+    for relation in ("parent", "this job", "child"):
+        assert f">{relation}<" in re.sub(r"\s+", "", tree).replace("thisjob", "this job")
+    attempts = body.partition("Attempts</h2>")[2]
+    assert "5 minutes" in attempts
+    assert "75" in attempts
+    data = running.get("/jobs/20.json").json
+    assert [(node["id"], node["depth"]) for node in data["tree"]] == [(1, -1), (20, 0), (30, 1)]
+    reader = signed_in(running, database, "read")
+    assert "secret-arg" not in reader.page("/jobs/20") + reader.page("/jobs/20.json")
+
+
+def test_types_show_their_jobs_and_pauses(admin: FormClient, running: Mgmt) -> None:
+    assert admin.act("type-pause", type="fetch", reason="down").status == 200
+    [only] = records(running, "/types.json")
+    assert (only["type"], only["jobs"]) == ("fetch", {"pending": 1})
+    assert only["paused"]["reason"] == "down"
+    assert "/actions/type-resume?type=fetch" in admin.page("/types")
+
+
+def test_the_link_to_the_data_keeps_the_conditions(admin: FormClient) -> None:
+    assert 'href="/pages.json?state=error&amp;host=a.example"' in admin.page(
+        "/pages?state=error&host=a.example"
+    )
+    assert 'href="/status.json"' in admin.page("/")

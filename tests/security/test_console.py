@@ -246,14 +246,51 @@ def test_read_sees_no_secrets(database: str, tmp_path: Path) -> None:
         assert running.ask("POST", "/v1/tasks", task).status == 200
         secret = local_secret.read(running.data)
         reader, admin = (signed_in(running, database, scope) for scope in ("read", "admin"))
+        leave_secrets(admin, database, id_)
         paths = [concrete(path).replace("/7", f"/{id_}") for path in PAGES if "actions" not in path]
-        for path in paths:
+        assert {"/", "/status.json", "/events", "/events.json", f"/jobs/{id_}.json"} <= set(paths)
+        for path in [*paths, "/v1/events", "/jobs?show=log", "/jobs.json?show=log", "/types"]:
             for shown in (reader.get(path), reader.get(f"{path}?url=https://a.example/")):
                 assert b"hunter2" not in shown.body, path
                 assert secret.encode() not in shown.body, path
+        assert reader.get("/events?kind=job").status == 200
+        assert b"console_job_add" in reader.get("/events.json?kind=job").body
+        assert reader.get("/events?contains=hunter2").status == 403
+        assert b"hunter2-edited" in admin.get("/events").body
+        assert b"hunter2-query" in admin.get("/searches").body
+        assert reader.get("/searches").status == 403
+        assert b"hunter2-out" in admin.get(f"/jobs/{id_}").body
         assert b"hunter2-arg" in admin.get("/jobs").body
         assert b"hunter2-token" not in admin.get("/settings").body
         assert reader.get("/jobs?contains=hunter").status == 403
+
+
+def leave_secrets(admin: FormClient, database: str, job: int) -> None:
+    """Texts that only admin may read: arguments in audit events, queries of users, output and messages of a job."""
+    for action, fields in (
+        ("job-add", {"type": "t", "command": "p hunter2-added"}),
+        ("task-edit", {"task": "1", "command": "p hunter2-edited"}),
+        ("task-add", {"name": "x", "every": "1h", "command": "p hunter2-task"}),
+        (
+            "jobs-cancel",
+            {
+                "state": "pending",
+                "contains": "hunter2-added",
+                "limit": "9",
+                "because": "hunter2-why",
+            },
+        ),
+    ):
+        assert admin.act(action, **fields).status == 200, action
+    with psycopg.connect(database, autocommit=True) as conn:
+        conn.execute(
+            "update control.job set output = 'hunter2-out', message = 'hunter2-message', unique_key = 'hunter2-key' "
+            "where id = %s",
+            (job,),
+        )
+        conn.execute(
+            "insert into work.query_stat (at, term, seconds) values (now(), 'hunter2-query', 1)"
+        )
 
 
 def test_a_remote_browser_signs_in_with_a_token(database: str, tmp_path: Path) -> None:

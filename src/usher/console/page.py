@@ -59,6 +59,7 @@ class FilterField:
     value: str
     options: Sequence[str] = ()
     empty: str = "any"  # what no option means
+    example: str = ""
 
 
 @dataclass(frozen=True, slots=True)

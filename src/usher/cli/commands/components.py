@@ -62,7 +62,9 @@ def show(app: App, host: str, type_: str | None, *, as_json: bool) -> None:
     "--actions", "only_actions", is_flag=True, help="Only what operators did in the console."
 )
 @click.option("--kind", metavar="TEXT", help="Only with this text in the kind of the event.")
-@click.option("--of", "subject", metavar="TEXT", help="Only of components, or with subjects, with this text.")
+@click.option(
+    "--of", "subject", metavar="TEXT", help="Only of components, or with subjects, with this text."
+)
 @click.option("--by", "actor", metavar="NAME", help="Only by operators with this text in the name.")
 @click.option(
     "--contains", metavar="TEXT", help="Only with this text in change, reason or command."

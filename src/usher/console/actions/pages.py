@@ -178,8 +178,8 @@ CONDITION_FIELDS = (
     ActionField("path", "Path contains", required=False),
     ActionField("status", "HTTP status", required=False),
     ActionField("due", "Next visit within", required=False, help="Such as 7d or 12h"),
-    ActionField("older", "Fetched before", required=False, help="Such as 7d or 12h ago"),
-    ActionField("newer", "Fetched since", required=False, help="Such as 7d or 12h ago"),
+    ActionField("older", "Fetched longer ago than", required=False, help="Such as 7d or 12h"),
+    ActionField("newer", "Fetched in the last", required=False, help="Such as 7d or 12h"),
     ActionField("limit", "At most this many pages"),
 )
 ACTIONS = (

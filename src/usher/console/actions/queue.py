@@ -113,14 +113,14 @@ async def set_resource(
     conn: Connection, _call: MgmtCall[Any], fields: ActionFields
 ) -> ActionResult:
     name = fields["resource"]
-    known = await task_queries.list_resources(conn, name=name)
+    present = await task_queries.list_resources(conn, name=name)
     capacity = whole_number(fields["capacity"], "capacity") if fields["capacity"] else None
     interval = durations.parse(fields["interval"]) if fields["interval"] else None
     if fields["interval"] and interval is None:
         raise BadInput("The interval is no duration.", hint="Such as 10s, 15m, or 0s for none.")
     now = await server_time(conn)
     changed, _ = await admin.set_resource(conn, name, capacity=capacity, interval=interval, now=now)
-    before, after = (limits_text(known[0]) if known else "", limits_text(changed))
+    before, after = (limits_text(present[0]) if present else "", limits_text(changed))
     return ActionResult(before, after, f"{name}: {after}.")
 
 

@@ -54,6 +54,7 @@ MAX_EVENTS: Final = 20
 async def components_page(call: MgmtCall[Any]) -> ConsolePage:
     """Components by host."""
     given = {name: condition(call, name) for name in ("contains", "type", "state", "health")}
+    now = database_time(call)
     async with read_transaction(call.context.mgmt_db) as conn:
         listed = await components.list_components(
             conn,
@@ -66,8 +67,7 @@ async def components_page(call: MgmtCall[Any]) -> ConsolePage:
         )
         views = await with_holdings(conn, listed)
         shortages = await placements.row_shortages(conn)
-        servers = await components.servers(conn, now=database_time(call))
-    now = database_time(call)
+        servers = await components.servers(conn, now=now)
     after = listed[-1].host if len(listed) >= ROWS_PER_PAGE else None
     table = ConsoleTable(
         COMPONENT_HEADINGS,
@@ -83,12 +83,11 @@ async def components_page(call: MgmtCall[Any]) -> ConsolePage:
         empty="No component matches.",
     )
     options = [word for name, value in given.items() if value for word in (f"--{name}", value)]
-    command = shlex.join(["usher", "components", "list", *options])
     page = list_page(
         "Components",
         table,
         views,
-        command,
+        shlex.join(["usher", "components", "list", *options]),
         more=[("Rows", rows_table(shortages, servers))],
         live_seconds=REFRESH_SECONDS,
     )

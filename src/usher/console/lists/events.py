@@ -47,7 +47,7 @@ async def events_page(call: MgmtCall[Any]) -> ConsolePage:
         [event_row(event, now) for event in events],
         (
             FilterField("show", "Only", given["show"], ("actions",)),
-            FilterField("newer", "In the last", given["newer"]),
+            FilterField("newer", "In the last", given["newer"], example="1h"),
             FilterField("kind", "Event", given["kind"]),
             FilterField("of", "Of", given["of"]),
             FilterField("contains", "Change contains", given["contains"]),

@@ -68,7 +68,7 @@ async def hosts_page(call: MgmtCall[Any]) -> ConsolePage:
         (
             FilterField("contains", "Name contains", given["contains"]),
             FilterField("due", "Due", given["due"], ("yes",)),
-            FilterField("cadence", "Cadence", given["cadence"]),
+            FilterField("cadence", "Cadence", given["cadence"], example="weekly"),
             FilterField("policy", "Policy", given["policy"], POLICIES),
             FilterField("reason", "Reason contains", given["reason"]),
         ),

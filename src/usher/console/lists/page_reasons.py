@@ -51,7 +51,7 @@ async def reasons_page(call: MgmtCall[Any]) -> ConsolePage:
         empty="No page failed.",
     )
     tables = [
-        ("Without an entry of their own in the index", kept_out_table(kept_out, host)),
+        ("Kept out of the index", kept_out_table(kept_out, host)),
         ("Refused by the door", refused_table(refused, host, now)),
     ]
     option = f" --host {shlex.quote(host)}" if host else ""

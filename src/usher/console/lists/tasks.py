@@ -1,6 +1,7 @@
 """Tasks and resources. Only admin sees the arguments of tasks."""
 
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -31,14 +32,14 @@ from usher.wording import relative_time
 
 STATES = ("enabled", "disabled")
 MAX_RESOURCES = 200
+HEADINGS = ("Task", "Name", "Command", "State", "Schedule", "Next run", "Last run")
+CONDITION_NAMES = ("task", "state", "type", "resource", "contains")
 
 
 async def tasks_page(call: MgmtCall[Any]) -> ConsolePage:
     """Tasks by number, and the first resources."""
     now = database_time(call)
-    given = {
-        name: condition(call, name) for name in ("task", "state", "type", "resource", "contains")
-    }
+    given = {name: condition(call, name) for name in CONDITION_NAMES}
     if given["contains"] and not sees_arguments(call):
         raise NotAllowed("Only the scope admin may search in arguments.")
     only = number(call, "task")
@@ -57,23 +58,12 @@ async def tasks_page(call: MgmtCall[Any]) -> ConsolePage:
         redact(call, task) for task in listed[:ROWS_PER_PAGE] if only is None or task.id == only
     ]
     table = ConsoleTable(
-        ("Task", "Name", "Command", "State", "Schedule", "Next run", "Last run"),
+        HEADINGS,
         [task_row(task, now) for task in shown],
-        (
-            FilterField("task", "Task", given["task"]),
-            FilterField("state", "State", given["state"], STATES),
-            FilterField("type", "Type", given["type"]),
-            FilterField("resource", "Resource", given["resource"]),
-            FilterField("contains", "Name or command contains", given["contains"]),
-        ),
+        filter_fields(given),
         path="/tasks",
         next_href=next_href("/tasks", given, shown[-1].id if len(listed) > len(shown) else None),
         empty="No task matches.",
-    )
-    limits = ConsoleTable(
-        ("Resource", "Running", "Interval", "Waiting", "State"),
-        [resource_row(resource) for resource in resources],
-        empty="There is no resource.",
     )
     page = list_page(
         "Tasks and resources",
@@ -81,10 +71,26 @@ async def tasks_page(call: MgmtCall[Any]) -> ConsolePage:
         shown,
         list_command(given),
         links=[ACTIONS["task-add"].link(), ACTIONS["resource-set"].link("Set a resource")],
-        more=[("Resources", limits)],
+        more=[("Resources", resources_table(resources))],
         live_seconds=REFRESH_SECONDS,
     )
     return replace(page, data={**page.data, "resources": resources})
+
+
+def filter_fields(given: Mapping[str, str]) -> Sequence[FilterField]:
+    return (
+        FilterField("task", "Task", given["task"]),
+        FilterField("state", "State", given["state"], STATES),
+        FilterField("type", "Type", given["type"]),
+        FilterField("resource", "Resource", given["resource"]),
+        FilterField("contains", "Name or command contains", given["contains"]),
+    )
+
+
+def resources_table(resources: Sequence[ResourceStatus]) -> ConsoleTable:
+    headings = ("Resource", "Running", "Interval", "Waiting", "State")
+    rows = [resource_row(resource) for resource in resources]
+    return ConsoleTable(headings, rows, empty="There is no resource.")
 
 
 def list_command(given: dict[str, str]) -> str:
