@@ -141,6 +141,6 @@ def test_changes_that_break_are_noticed(changes: dict[str, Any], problem: str | 
 
 
 def test_all_messages_are_recorded() -> None:
-    """A new message is recorded with the next release; before that, nobody sends it."""
+    """A new message is recorded with the next release; before that, no other version sends it."""
     assert len(RECORDED) > 60
     assert set(RECORDED) <= set(MESSAGES)
