@@ -27,8 +27,9 @@ from usher.db.embedded.server_lease import lease_server
 
 PAGES, LINKS_PER_PAGE = 300, 10
 SOAK_PAGES = int(os.environ.get("BACKUP_PAGES", "2000"))
-STEP_SECONDS = 120
-CRAWL_TIMEOUT_SECONDS = 900
+SHARE = float(os.environ.get("BACKUP_SHARE", "0.1"))  # of the pages, crawled when the backup begins
+STEP_SECONDS = 120 + SOAK_PAGES / 50
+CRAWL_TIMEOUT_SECONDS = 900 + SOAK_PAGES / 10
 CRAWL_SECONDS = 60  # at least, so that the backup is created meanwhile, also on a busy machine
 # A restore starts a new incarnation: these tables are about the index servers of the present one.
 RESTORE_TABLES = {
@@ -160,7 +161,9 @@ def check_backup_and_restore(data: Path, pages: int) -> None:
     first, second = backups / "first", backups / "second"
     with site(pages) as web:
         with show(data, *crawl_words(web, CRAWL_SECONDS / pages), terminal=True) as stack:
-            assert eventually(lambda: len(web.log) > pages // 10, CRAWL_TIMEOUT_SECONDS), stack.logs
+            assert eventually(lambda: len(web.log) > SHARE * pages, CRAWL_TIMEOUT_SECONDS), (
+                stack.logs
+            )
             assert eventually(lambda: len(list(data.glob("index/*/chunks/*/*"))) > 1, STEP_SECONDS)
             before = kill_in_the_middle(data, first)
             began = time.monotonic()

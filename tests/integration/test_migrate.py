@@ -9,16 +9,22 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from support.db.fixtures import all_in
+from support.processes.commands import usher
+from usher import __version__
 from usher.db.areas import SCHEMAS, Area, AreaDatabases
-from usher.db.pool import connect
+from usher.db.pool import Connection, connect
 from usher.errors import MigrationFailed, SchemaOutOfDate
 from usher.schema import migrate, migration_files, roles, state
 from usher.schema.dump import schema_ddl
 from usher.schema.state import applied_versions
+from usher.versions import minor_version
 
+OWN = minor_version(__version__)
+assert OWN
 DBMATE = Path(sys.executable).parent / "dbmate"
 
 
@@ -150,6 +156,102 @@ async def test_a_database_of_a_newer_usher_is_left_alone(
     for work in (migrate.migrate(places), migrate.ensure(places), migrate.rollback(places, "work")):
         with pytest.raises(SchemaOutOfDate, match="99990101000000"):
             await work
+
+
+@pytest.mark.parametrize(
+    ("comment", "works"),
+    [
+        (f"Works with Usher {OWN} and newer.", True),
+        (f"Works with Usher {OWN.major}.0 and newer.", True),
+        (f"Works with Usher {OWN.major}.{OWN.minor + 1} and newer.", False),
+        (f"Works with Usher {OWN.major + 1}.0 and newer.", False),
+        ("Works with everything.", False),
+    ],
+)
+async def test_a_newer_schema_is_used_if_it_is_made_for_this_version_too(
+    places: AreaDatabases, database: str, comment: str, *, works: bool
+) -> None:
+    async with await connect(database) as conn:
+        await conn.execute("insert into work.schema_migrations values ('99990101000000')")
+        statement = sql.SQL("comment on table work.schema_migrations is {}").format(comment)
+        await conn.execute(statement)
+    [work, *others] = await migrate.status(places)
+    assert (work.usable, work.refused, work.current) == (works, not works, False)
+    assert all(state.current for state in others)
+    environment = {"DATABASE_URL": database}
+    if works:
+        assert await migrate.migrate(places) == []
+        await migrate.ensure(places)
+        assert usher("status", environment=environment).code == 0
+        assert "newer than this Usher, which works" in usher("doctor", environment=environment).out
+    else:
+        for call in (migrate.migrate(places), migrate.ensure(places)):
+            with pytest.raises(SchemaOutOfDate, match="99990101000000"):
+                await call
+        refused = usher("hosts", "list", environment=environment)
+        assert refused.code == 6
+        assert "upgrade Usher" in refused.err
+    with pytest.raises(SchemaOutOfDate):  # this program cannot undo what it does not know
+        await migrate.rollback(places, "work")
+
+
+async def test_a_newer_schema_that_lacks_a_migration_of_this_program_is_refused(
+    places: AreaDatabases, database: str
+) -> None:
+    """Another branch created it."""
+    async with await connect(database) as conn:
+        await conn.execute("update work.schema_migrations set version = '99990101000000'")
+        statement = "comment on table work.schema_migrations is {}"
+        words = f"Works with Usher {OWN} and newer."
+        await conn.execute(sql.SQL(statement).format(words))
+    with pytest.raises(SchemaOutOfDate, match="99990101000000"):
+        await migrate.ensure(places)
+
+
+async def test_statements_do_not_queue_behind_a_migration_that_waits(
+    places: AreaDatabases, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dump holds a lock on the table that the migration changes; reads and writes of others go on meanwhile."""
+    last = step("alter table work.component add column zone text not null default ''")
+    know(monkeypatch, {**migration_files.migrations("work"), last.version: last})
+    async with await connect(database) as dump, await connect(database) as other:
+        await other.execute("set statement_timeout = '8s'")
+        async with dump.transaction():
+            await dump.execute("lock table work.component in access share mode")
+            migrating = asyncio.create_task(migrate.migrate(places, ("work",)))
+            waits = (
+                "select count(*) from pg_locks where not granted and mode = 'AccessExclusiveLock'"
+            )
+            for host in ("a:1", "b:1", "c:1"):
+                await wait_until(other, waits)
+                await other.execute("insert into work.component (host) values (%s)", [host])
+            assert not migrating.done()
+        assert [change.version for change in await migrating] == [last.version]
+        zones = await other.execute("select host, zone from work.component order by host")
+        assert await zones.fetchall() == [("a:1", ""), ("b:1", ""), ("c:1", "")]
+
+
+async def wait_until(conn: Connection, query: str) -> None:
+    async with asyncio.timeout(60):
+        while await (await conn.execute(query.encode())).fetchone() == (0,):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # the condition is another session's
+
+
+async def test_a_migration_that_never_gets_its_lock_changes_nothing(
+    places: AreaDatabases, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = step("create table work.half (); alter table work.component add column zone text")
+    know(monkeypatch, {**migration_files.migrations("work"), last.version: last})
+    monkeypatch.setattr(migrate, "LOCK_PATIENCE_SECONDS", 2.5)
+    async with await connect(database) as dump, dump.transaction():
+        await dump.execute("lock table work.component in access share mode")
+        with pytest.raises(MigrationFailed, match="lock timeout") as failed:
+            await migrate.migrate(places, ("work",))
+        assert "a dump, held locks" in failed.value.hint
+    async with await connect(database) as conn:
+        found = await conn.execute("select to_regclass('work.half')")
+        assert await found.fetchone() == (None,)
+        assert last.version not in await applied_versions(conn, "work")
 
 
 async def test_a_database_of_an_older_checkout_is_refused_until_it_is_dropped(
