@@ -59,11 +59,12 @@ CLAIM, CRAWLERS = (10, 10, 1), 8
 PER_PAGE = ("guestbook", "chunk", "placement", "anchor", "anchored_page")
 PER_HOST = ("hosts", "domain", "robots", "sampled_page", "site_template")
 WORLD = """crawl: `usher crawl` of Python's manual served by nginx, default settings, politeness off, from an empty
-directory until every page is searchable; CPU of each process with its children, PostgreSQL's with its background
-processes; `mgmt` includes the watchdog, `search` the index server and the front-end. Databases: capacity.sql, 1,000 pages a host, after VACUUM; door: half of the URLs are known, batches of 2,000, one
-process; claim and settle: chunks of 10 pages of 10 hosts by 8 crawlers, statements of MGMT without HTTP; CPU of
-PostgreSQL includes its background processes, WAL includes full pages after a checkpoint. Queries: one to three words,
-ten results with passages, one front-end and one index server, one client"""
+directory until every page is searchable; CPU of each process with its children and its start, PostgreSQL's with its
+background processes; `mgmt` includes the watchdog, `search` the index server and the front-end. Databases:
+capacity.sql, 1,000 pages a host, after VACUUM; door: half of the URLs are known, batches of 2,000, one process; claim
+and settle: chunks of 10 pages of 10 hosts by 8 crawlers, statements of MGMT without HTTP; WAL includes full pages
+after a checkpoint. Queries: one to three words, ten results with passages, one front-end, one index server, one
+client"""
 
 
 def short(number: int) -> str:

@@ -20,7 +20,7 @@ import pytest
 from support.processes.commands import clean
 from support.processes.free_port import free_port
 from support.processes.killable import eventually
-from usher.local.ports import PORTS_FILE, Ports
+from usher.local.ports import Ports
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
 # A block of the page, with the comment before it that says what it is.
@@ -114,7 +114,7 @@ class Reader:
         """Other programs may use the default ports; with these, Usher prints what the page shows."""
         data = Path(self.environment["USHER_DATA"])
         data.mkdir(mode=0o711)
-        (data / PORTS_FILE).write_text(json.dumps(asdict(self.ports)))
+        (data / "ports.json").write_text(json.dumps(asdict(self.ports)))
 
     def printed(self, command: str) -> str:
         done = subprocess.run(
@@ -153,7 +153,7 @@ def interrupt(process: subprocess.Popen[bytes]) -> None:
         return
     process.kill()
     process.wait()
-    raise AssertionError(f"{process.args} did not end after Ctrl-C")
+    raise AssertionError("a program did not end after Ctrl-C")
 
 
 def same(text: str) -> str:
