@@ -2,9 +2,10 @@
 # make soak          runs long tests, and all tests again on Debian's PostgreSQL
 # make chaos         injects faults into a whole cluster in network namespaces, for hours
 # make chaos-quick   does the same in under five minutes
+# make ha            kills the primary of the cluster of docs/high-availability.md, under load
 # make check         checks format, lint, types and import order
 # make docs          builds the documentation site into build/site
-.PHONY: pictures test soak chaos chaos-quick check docs format migrations schema access conformance lock licences packages
+.PHONY: pictures test soak chaos chaos-quick ha check docs format migrations schema access conformance lock licences packages
 
 PY = .venv/bin/python
 
@@ -20,6 +21,10 @@ chaos: .venv/requirements-dev.lock packages
 
 chaos-quick: .venv/requirements-dev.lock packages
 	PYTHONPATH=tests $(PY) -m chaos --faults 12 --minutes 3.2 --seed 17 $(ARGS)
+
+# Needs root, iproute2, patroni, etcd-server, etcd-client, haproxy and postgresql-15. ARGS="--kills partition" chooses.
+ha: .venv/requirements-dev.lock packages
+	PYTHONPATH=tests $(PY) -m ha $(ARGS)
 
 check: .venv/requirements-dev.lock
 	$(PY) -m ruff format --check

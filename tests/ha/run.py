@@ -23,9 +23,12 @@ class HaRun(Run):
     cluster: HaCluster
     report: HaReport
 
-    def __init__(self, directory: Path, kinds: Sequence[str], seed: int) -> None:
+    def __init__(
+        self, directory: Path, kinds: Sequence[str], seed: int, *, is_bounded: bool
+    ) -> None:
         plan = Plan(len(kinds), seed, 0, kinds, directory, "")
         super().__init__(plan, HaCluster(directory))
+        self.is_bounded = is_bounded
         self.report = HaReport(seed)
         balanced = Searcher(self.cluster, BALANCED_FRONT, self.searchable, seed)
         self.searchers.append(balanced)
@@ -92,6 +95,15 @@ class HaRun(Run):
                     recovery.seconds[name] = time.monotonic() - begin
                     del conditions[name]
             time.sleep(PAUSE_SECONDS)
+
+    def lost_pages(self) -> list[str]:
+        """Look for each page in each row, or in a bounded run only through each front-end."""
+        if not self.is_bounded:
+            return super().lost_pages()
+        pages = self.load.record.pages
+        return [
+            page.url for front in FRONTS for page in checks.unsearchable(self.cluster, pages, front)
+        ]
 
     def finds(self, page: Page) -> bool:
         return all(search(self.cluster, front, page).outcome == "found" for front in FRONTS)
