@@ -16,7 +16,7 @@ TESTS = Path(__file__).parents[1]
 KILLS = os.environ.get("HA_KILLS", "machine")
 RUN_SECONDS = 600
 RESULT = re.compile(
-    r"^kill -9 of everything on the machine +(pg\d) +(pg\d) +(?:[\d.]+ *){5}$", re.MULTILINE
+    r"^kill -9 of everything on the primary +(pg\d) +(pg\d) +(?:[\d.]+ +){4}-$", re.MULTILINE
 )
 
 

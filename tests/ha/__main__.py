@@ -12,7 +12,7 @@ from ha.kills import KILLS, missing_packages
 from ha.place import CommandFailed
 from ha.run import HaRun
 
-DEFAULT_KILLS = "machine,partition,processes,machine"
+DEFAULT_KILLS = "machine,partition,processes,standby,control,machine"
 
 
 def parsed() -> argparse.Namespace:
@@ -23,7 +23,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=int, default=None, help="chooses what is recrawled and searched"
     )
-    parser.add_argument("--bounded", action="store_true", help="do not look into each row alone")
+    parser.add_argument("--bounded", action="store_true", help="end before the machine is back")
     parser.add_argument("--keep", action="store_true", help="keep logs and data of the run")
     parser.add_argument("--inside", type=Path, default=None, help=argparse.SUPPRESS)
     return parser.parse_args()
