@@ -115,8 +115,9 @@ class Cluster:
             "USHER_JOB_LEASE": str(JOB_LEASE_SECONDS),
             "USHER_CONNECT_TIMEOUT": "60",  # as docs/machines.md says: longer than a failover
         }
-        with suppress(KeyError):
-            base["PYTHONPYCACHEPREFIX"] = os.environ["PYTHONPYCACHEPREFIX"]
+        for name in ("PYTHONPYCACHEPREFIX", "CHAOS_FIRST_PAGES"):
+            with suppress(KeyError):
+                base[name] = os.environ[name]
         return {**base, **more}
 
     def usher(self, *words: str) -> str:

@@ -1,6 +1,7 @@
 """`python -m ha`: the documented high-availability setup in namespaces of its own; the primary is killed under load."""
 
 import argparse
+import os
 import random
 import signal
 import sys
@@ -13,6 +14,7 @@ from ha.place import CommandFailed
 from ha.run import HaRun
 
 DEFAULT_KILLS = "machine,partition,processes,standby,control,machine"
+BOUNDED_FIRST_PAGES = "8"
 
 
 def parsed() -> argparse.Namespace:
@@ -23,7 +25,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=int, default=None, help="chooses what is recrawled and searched"
     )
-    parser.add_argument("--bounded", action="store_true", help="end before the machine is back")
+    parser.add_argument(
+        "--bounded", action="store_true", help="fewer pages, and end before the machine is back"
+    )
     parser.add_argument("--keep", action="store_true", help="keep logs and data of the run")
     parser.add_argument("--inside", type=Path, default=None, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -40,7 +44,9 @@ def outside(options: argparse.Namespace) -> int:
     directory = new_directory("usher-ha-")
     print(f"ha: {options.kills}, seed {seed}, files in {directory}", flush=True)  # noqa: T201
     words = ["--kills", options.kills, "--seed", str(seed)]
-    words += ["--bounded"] if options.bounded else []
+    if options.bounded:
+        words.append("--bounded")
+        os.environ["CHAOS_FIRST_PAGES"] = BOUNDED_FIRST_PAGES
     return run_isolated("ha", words, directory, keep=options.keep)
 
 
