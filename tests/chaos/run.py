@@ -57,7 +57,6 @@ class Run:
         """Start everything and crawl the first pages, until both front-ends find each."""
         self.cluster.start(self.say)
         self.say("first crawl")
-        self.cluster.prepare_hosts()
         pages = set(first_pages())
 
         def is_searchable() -> bool:
