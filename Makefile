@@ -3,9 +3,10 @@
 # make failed        runs the tests that failed in the last run once more
 # make chaos         injects faults into a whole cluster in network namespaces, for hours
 # make chaos-quick   does the same in under five minutes
+# make ha            kills the primary of the cluster of docs/high-availability.md, under load
 # make check         checks format, lint, types and import order
 # make docs          builds the documentation site into build/site and the man pages into build/man
-.PHONY: pictures test soak failed chaos chaos-quick check docs format migrations messages schema access conformance lock licences packages
+.PHONY: pictures test soak failed chaos chaos-quick ha check docs format migrations messages schema access conformance lock licences packages
 
 PY = .venv/bin/python
 
@@ -25,6 +26,10 @@ chaos: .venv/requirements-dev.lock packages
 
 chaos-quick: .venv/requirements-dev.lock packages
 	PYTHONPATH=tests $(PY) -m chaos --faults 12 --minutes 3.2 --seed 17 $(ARGS)
+
+# Needs root, iproute2, patroni, etcd-server, etcd-client, haproxy and postgresql-15. ARGS="--kills partition" chooses.
+ha: .venv/requirements-dev.lock packages
+	PYTHONPATH=tests $(PY) -m ha $(ARGS)
 
 check: .venv/requirements-dev.lock
 	$(PY) -m ruff format --check

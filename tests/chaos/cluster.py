@@ -87,6 +87,7 @@ class Cluster:
         say("web site and load balancer")
         self.add_site()
         self.add_mgmt()
+        self.prepare_hosts()
         say("components with their tokens")
         self.add_components()
         self.add_database_roles()
@@ -115,8 +116,9 @@ class Cluster:
             "USHER_JOB_LEASE": str(JOB_LEASE_SECONDS),
             "USHER_CONNECT_TIMEOUT": "60",  # as docs/machines.md says: longer than a failover
         }
-        with suppress(KeyError):
-            base["PYTHONPYCACHEPREFIX"] = os.environ["PYTHONPYCACHEPREFIX"]
+        for name in ("PYTHONPYCACHEPREFIX", "CHAOS_FIRST_PAGES"):
+            with suppress(KeyError):
+                base[name] = os.environ[name]
         return {**base, **more}
 
     def usher(self, *words: str) -> str:
@@ -246,7 +248,10 @@ class Cluster:
         return [machine for machine in self.machines.values() if machine.role in roles]
 
     def prepare_hosts(self) -> None:
-        """Make the hosts known with a short crawl delay, then ask for all of them."""
+        """Make the hosts known with a short crawl delay, then ask for all of them.
+
+        No crawler may run before: it would fetch pages between these requests, and then once more.
+        """
         urls = [f"http://{host}/" for host in HOSTS]
         self.usher("add", *urls)
         delay = str(CRAWL_DELAY_SECONDS)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from chaos.cluster import Cluster
-from chaos.pages import HOSTS, Page, first_pages, later_pages
+from chaos.pages import FIRST_PAGES, HOSTS, Page, first_pages, later_pages
 from chaos.searches import Searchable
 
 ROUND_SECONDS = 2.0
@@ -54,7 +54,7 @@ class Load(threading.Thread):
 
     def run(self) -> None:
         while not self.stopping.wait(ROUND_SECONDS):
-            if len(self.record.pages) < len(HOSTS) * 25 + MAX_LATER_PAGES:
+            if len(self.record.pages) < len(HOSTS) * FIRST_PAGES + MAX_LATER_PAGES:
                 self.add_pages(PAGES_PER_ROUND)
             self.add_jobs(JOBS_PER_ROUND)
             if time.monotonic() - self.recrawled_at > RECRAWL_SECONDS:

@@ -1,11 +1,13 @@
 """The pages of the web site: a word for each page that no other page has, and text around it."""
 
+import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 HOSTS = tuple(f"10.77.1.{number}" for number in range(1, 9))
-FIRST_PAGES = 25  # pages of a host that its start page links to; the rest is added during the run
+# Pages of a host that its start page links to; the rest is added during the run.
+FIRST_PAGES = int(os.environ.get("CHAOS_FIRST_PAGES", "25"))
 EDITION_SECONDS = 60
 SYLLABLES = tuple(a + b for a in "bdfkm" for b in "aeiou")
 FILLER_WORDS = 120

@@ -57,7 +57,6 @@ class Run:
         """Start everything and crawl the first pages, until both front-ends find each."""
         self.cluster.start(self.say)
         self.say("first crawl")
-        self.cluster.prepare_hosts()
         pages = set(first_pages())
 
         def is_searchable() -> bool:
@@ -190,7 +189,7 @@ class Run:
         add_all(report, "stuck", checks.hold_ups(cluster))
         jobs = checks.job_runs(cluster, record)
         add_all(report, "lost", [f"job {id_}" for id_ in jobs.lost])
-        add_all(report, "lost", checks.lost_in_rows(cluster, record))
+        add_all(report, "lost", self.lost_pages())
         requests = checks.fetches(cluster)
         add_all(report, "impolite", checks.impolite(requests))
         reasons, unexplained = checks.duplicate_fetches(cluster, record, requests, self.windows)
@@ -202,6 +201,9 @@ class Run:
         report.facts["pages"] = f"{len(record.pages)} searchable, {len(requests)} requests"
         report.facts["tracebacks in logs"] = checks.tracebacks(cluster)
         report.facts["jobs"] = f"{len(record.jobs)} added"
+
+    def lost_pages(self) -> list[str]:
+        return checks.lost_in_rows(self.cluster, self.load.record)
 
     def count_searches(self) -> None:
         for searcher in self.searchers:

@@ -79,12 +79,14 @@ class HaCluster(Cluster):
         name = f"{role}-{number}"
         directory = place.root / role
         directory.mkdir()
+        settings = place.settings("etc/usher/usher.env")
         words = [*USHER, "--data", str(directory), role, *ROLE_OPTIONS.get(role, ())]
-        if role == "mgmt":
-            words += ["--bind", f"{place.address}:{MGMT_PORT}"]
+        words += settings.get(f"{role.upper()}_OPTIONS", "").split()
         if role == "manager":
             words += ["--host", name]
-        environment = self.environment() | place.settings("etc/usher/usher.env")
+
+        own = {key: text for key, text in settings.items() if not key.endswith("_OPTIONS")}
+        environment = self.environment() | own
         machine = Machine(name, role, place, words, directory, environment)
         self.machines[name] = machine
         machine.start()

@@ -1,4 +1,4 @@
-"""Ways in which the primary's machine fails. The machine returns at the end of the block, after the recovery."""
+"""Ways in which a machine fails, most often the primary's. It returns at the end of the block, after the recovery."""
 
 import json
 import os
@@ -57,12 +57,21 @@ def partition(_cluster: HaCluster, place: Place) -> Iterator[None]:
         yield
 
 
-KILLS: Mapping[str, Kill] = {"processes": processes, "machine": machine, "partition": partition}
-MEANINGS = {
-    "processes": "kill -9 of PostgreSQL and Patroni",
-    "machine": "kill -9 of everything on the machine",
-    "partition": "machine cut off from the network",
+KILLS: Mapping[str, Kill] = {
+    "machine": machine,
+    "partition": partition,
+    "processes": processes,
+    "standby": machine,
+    "control": machine,
 }
+MEANINGS = {
+    "machine": "kill -9 of everything on the primary",
+    "partition": "primary cut off from the network",
+    "processes": "kill -9 of PostgreSQL and Patroni",
+    "standby": "kill -9 of everything on the standby",
+    "control": "kill -9 of everything on control1",
+}
+FAILING_OVER = frozenset({"machine", "partition"})
 
 
 def answer(name: str, path: str) -> Any:  # noqa: ANN401 - JSON
@@ -76,6 +85,15 @@ def answer(name: str, path: str) -> Any:  # noqa: ANN401 - JSON
 def primary() -> str:
     """The machine whose Patroni says that it is the primary, or nothing."""
     return next((name for name in DATABASE_MACHINES if answer(name, "/primary")), "")
+
+
+def target(kind: str) -> str:
+    """The machine that a kill hits."""
+    if kind == "control":
+        return "control1"
+    if kind == "standby":
+        return next(name for name in DATABASE_MACHINES if name != primary())
+    return primary()
 
 
 def is_redundant() -> bool:

@@ -1,6 +1,6 @@
 """The table of a run: for each kill the seconds until each kind of work goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from chaos.report import Report
@@ -11,22 +11,26 @@ COLUMNS = ("primary", "page taken", "job ran", "page found", "standby back")
 
 @dataclass(slots=True)
 class Recovery:
-    """One kill; `seconds` of each column, None where it did not happen in time."""
+    """One kill; `seconds` of each column that happened in time."""
 
     kind: str
     killed: str
-    seconds: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(COLUMNS))
+    columns: Sequence[str] = COLUMNS  # those that this run measures
+    seconds: dict[str, float] = field(default_factory=dict)
     failed_over_to: str = ""
 
     @property
     def never(self) -> list[str]:
-        return [name for name, value in self.seconds.items() if value is None]
+        return [name for name in self.columns if name not in self.seconds]
 
     def line(self) -> str:
-        cells = ("never" if value is None else f"{value:.1f}" for value in self.seconds.values())
-        widths = (len(name) for name in COLUMNS)
-        numbers = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+        numbers = "  ".join(self.cell(name).rjust(len(name)) for name in COLUMNS)
         return f"{MEANINGS[self.kind]:<38} {self.killed:>6} {self.failed_over_to:>7}  {numbers}"
+
+    def cell(self, name: str) -> str:
+        if name not in self.columns:
+            return "-"
+        return f"{self.seconds[name]:.1f}" if name in self.seconds else "never"
 
 
 @dataclass(slots=True)
