@@ -103,9 +103,9 @@ def named(components: Sequence[ComponentGroupVersion]) -> str:
 
 def version_counts(running: RunningVersions) -> str:
     """`0.2.0 (4 components, processes that use the database), 0.1.0 (1 component)`."""
-    known = {*running.processes, *(item.version for item in running.components)}
+    versions = {*running.processes, *(item.version for item in running.components)}
     texts = []
-    for version in sorted(known, reverse=True):
+    for version in sorted(versions, reverse=True):
         number = sum(item.number for item in running.components if item.version == version)
         parts = [f"{number} {'component' if number == 1 else 'components'}"] if number else []
         parts += ["processes that use the database"] if version in running.processes else []

@@ -97,9 +97,9 @@ def attempt_row(attempt: ListedJob, now: datetime) -> TableRow:
 def in_tree_order(nodes: Sequence[JobTreeNode]) -> Iterator[JobTreeNode]:
     """Each job before its children, which follow it."""
     children: dict[int | None, list[JobTreeNode]] = {}
-    known = {node.id for node in nodes}
+    job_ids = {node.id for node in nodes}
     for node in nodes:
-        parent = node.parent if node.parent in known else None
+        parent = node.parent if node.parent in job_ids else None
         children.setdefault(parent, []).append(node)
     waiting = list(reversed(children.get(None, [])))
     while waiting:
