@@ -12,8 +12,8 @@ from usher.index.section_names import (
     EXACT_NAME,
     KEY_NAME,
     OWN_NAME,
+    PATH_SEPARATOR,
     joined_name,
-    section_heading,
     section_names,
 )
 from usher.query.highlight import SNIPPET_CHARACTERS, Segment, Stem, find_words, make_excerpt
@@ -148,10 +148,13 @@ def _words_in_headings(
     sections: Sequence[IndexSection], words: Sequence[str], stem: Stem
 ) -> dict[int, int]:
     """How many of the words the heading of each section has, by position, if it has any."""
-    headings = [section_heading(section.title) for section in sections]
+    headings = [section.title.rpartition(PATH_SEPARATOR)[2] for section in sections]
+    matches = find_words("\n".join(headings), words, stem)
+    if not matches:
+        return {}
     starts = [0, *accumulate(len(heading) + 1 for heading in headings)]
     matched: dict[int, set[int]] = {}
-    for start, _, word in find_words("\n".join(headings), words, stem):
+    for start, _, word in matches:
         matched.setdefault(bisect_right(starts, start) - 1, set()).add(word)
     return {position: len(present) for position, present in matched.items()}
 

@@ -7,7 +7,7 @@ BM25 compares the length of a document with the average of its index, and averag
 corrected to the average of all servers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -38,10 +38,16 @@ class LengthCorrection(NamedTuple):
     average: float
     limit_score: float
 
-    def apply(self, score: float, length: int) -> float:
-        saturation = min(MAX_SATURATION, score / self.limit_score)
-        ratio = _dampening(length, self.average) / _dampening(length, self.local_average)
-        return score / (saturation + (1 - saturation) * ratio)
+    def apply(self, scores: Sequence[float], lengths: Sequence[int]) -> list[float]:
+        """The corrected scores of documents with these lengths."""
+        local, average = BM25_B / self.local_average, BM25_B / self.average  # for each word
+        fixed, limit_score = 1 - BM25_B, self.limit_score
+        corrected = []
+        for score, length in zip(scores, lengths, strict=True):
+            saturation = min(MAX_SATURATION, score / limit_score)
+            ratio = (fixed + average * length) / (fixed + local * length)
+            corrected.append(score / (saturation + (1 - saturation) * ratio))
+        return corrected
 
 
 class RankedHit(NamedTuple):
@@ -131,14 +137,9 @@ def _adjusted(
         score * prior for (score, _), prior in zip(hits, reader.priors(addresses), strict=True)
     ]
     if correction:
-        scores = list(map(correction.apply, scores, reader.lengths(addresses)))
+        scores = correction.apply(scores, reader.lengths(addresses))
     adjusted = zip(scores, addresses, strict=True)
     return sorted(adjusted, key=itemgetter(0), reverse=True)
-
-
-def _dampening(length: int, average: float) -> float:
-    """K of BM25 for a document of this length."""
-    return BM25_K1 * (1 - BM25_B + BM25_B * length / average)
 
 
 def sort_ties(hits: list[ScoredAddress], position: int, url: Callable[[DocAddress], str]) -> None:

@@ -20,7 +20,7 @@ KEY_NAME: Final = "~"  # the first of the two words of a heading: `for` in "The 
 MAX_NAME_WORDS: Final = 6
 MAX_NAME_CHARACTERS: Final = 64
 KEY_HEADING_WORDS: Final = 2
-_PATH_SEPARATOR: Final = (
+PATH_SEPARATOR: Final = (
     " \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} "  # as in crawl/page/sections.py
 )
 _CACHE_SIZE: Final = 10_000
@@ -34,7 +34,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 def section_heading(title: str) -> str:
     """The last heading in the path of a section."""
-    return title.rpartition(_PATH_SEPARATOR)[2]
+    return title.rpartition(PATH_SEPARATOR)[2]
 
 
 def section_names(anchor: str, title: str) -> Iterator[str]:

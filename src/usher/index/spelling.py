@@ -1,6 +1,6 @@
 """Suggests better spellings: frequent words that are close to a word that hardly any document has."""
 
-from collections.abc import Iterator
+from functools import partial
 from string import ascii_lowercase
 from typing import Final
 
@@ -30,11 +30,14 @@ def _suggest(reader: IndexReader, word: str) -> Suggestion | None:
     if UNSPACED_SCRIPTS.search(word) or any(map(str.isdigit, word)):
         return None
     own_count = reader.count(BODY, word)
-    best = max((reader.count(BODY, other), other) for other in _one_mistake(word))
-    if best[0] <= own_count * MIN_RATIO or best[0] < 2:  # noqa: PLR2004
-        best = max(_two_mistakes(reader, word), default=(0, ""))
-    count, better = best
-    if count <= max(1, own_count * MIN_RATIO):
+    least = max(1, own_count * MIN_RATIO)  # a better spelling is in more documents than that
+    if least >= reader.documents:
+        return None
+    count_of = partial(reader.searcher.doc_freq, BODY)  # not cached: hundreds of words are asked for once
+    count, better = max((count_of(other), other) for other in _one_mistake(word))
+    if count <= least:
+        count, better = _two_mistakes(reader, word, least)
+    if count <= least:
         return None
     return Suggestion(word, better, count, reader.count(STEMS, stem_of(word, "en")))
 
@@ -54,15 +57,19 @@ def _one_mistake(word: str) -> set[str]:
     return words - {word}
 
 
-def _two_mistakes(reader: IndexReader, word: str) -> Iterator[tuple[int, str]]:
-    """Words of the index, with their counts, that differ by as many mistakes as a word of this length may have."""
+def _two_mistakes(reader: IndexReader, word: str, least: int) -> tuple[int, str]:
+    """The most frequent word that differs by as many mistakes as a word of this length may have, and its count."""
     limit = 2 if len(word) >= _TWO_MISTAKES else 1
-    for other, count in reader.searcher.terms_with_prefix(
-        BODY, word[:_PREFIX], limit=MAX_CANDIDATES
-    ):
-        is_near = abs(len(other) - len(word)) <= limit
+    letters = set(word)
+    best = (least, "")
+    words = reader.searcher.terms_with_prefix(BODY, word[:_PREFIX], limit=MAX_CANDIDATES)
+    for other, count in words:  # the most frequent first
+        if count < best[0] or count <= least:
+            break
+        is_near = abs(len(other) - len(word)) <= limit and len(letters ^ set(other)) <= 2 * limit
         if other != word and is_near and _distance(other, word, limit) <= limit:
-            yield count, other
+            best = max(best, (count, other))
+    return best
 
 
 def _distance(first: str, second: str, limit: int) -> int:

@@ -1,7 +1,7 @@
 """The broker: sends a query to the index servers and returns one result, as complete as the deadline allows.
 
 It queries one row, and others if that row is late or incomplete. One round trip gets term statistics unless they are
-cached, one gets hits, one gets snippets. A server that is a row by itself sends snippets with the hits.
+cached, and one gets hits, with the snippets of the first hits of each server. Another one gets snippets that are missing.
 
     result = await Broker(cluster).search(parse_query("open source"), k=10)
 """
@@ -46,6 +46,7 @@ EXTRA_HITS: Final = 5  # requested because some hits may be copies
 MORE_HITS_FACTOR: Final = 8  # if copies leave too few hits, so many times as many are requested
 SUGGESTION_MAX_HITS: Final = 4  # with more hits no spelling is suggested
 MAX_SNIPPETS_WITH_HITS: Final = 50
+MAX_SPARE_SNIPPETS: Final = 2  # times as many snippets as are shown may be made
 SNIPPET_GRACE_SECONDS: Final = 0.3  # for snippets and suggestions, however long the hits took
 Snippets = dict[HitAddress, Passage]
 
@@ -158,16 +159,19 @@ class Broker:
         complete: Mapping[str, Hits],
     ) -> list[RowAttempt]:
         """Send a request to the rows; servers in `complete` are not asked again."""
-        # Only a server that is a row by itself knows which of its hits are shown.
         rows = self.cluster.row_map.rows
-        single = {row.servers[0] for row in rows if len(row.servers) == 1}
+        shares = {
+            host: snippet_share(request.show, len(row.servers))
+            for row in rows
+            for host in row.servers
+        }
         # One body for all servers of a row; keeping the statistics keeps their id unique.
         bodies: dict[tuple[int, int], tuple[TermStats | None, bytes]] = {}
 
         async def call(server: IndexServer, stats: TermStats | None, until: float) -> Hits:
             if hits := complete.get(server.host):
                 return hits
-            show = min(request.show, MAX_SNIPPETS_WITH_HITS) if server.host in single else 0
+            show = min(shares.get(server.host, 0), MAX_SNIPPETS_WITH_HITS)
             if (key := (id(stats), show)) not in bodies:
                 changed = msgspec.structs.replace(
                     request, deadline=seconds_left(until), stats=stats, show=show
@@ -286,6 +290,18 @@ def server_share(wanted: int, servers: int) -> int:
     """How many hits to request from each server; a server that has more of the best is asked again, which is rare."""
     mean = wanted / max(servers, 1)
     return min(wanted, math.ceil(mean + 2 * math.sqrt(mean) + 1))
+
+
+def snippet_share(shown: int, servers: int) -> int:
+    """How many of its first hits a server sends with snippets, so that three of four pages need no further round.
+
+    Nothing in a row of many servers: it would make more snippets in vain than a round trip is worth.
+    """
+    if servers <= 1:
+        return shown
+    mean = shown / servers
+    share = math.ceil(mean + math.sqrt(mean * (1 - 1 / servers)))
+    return share if share * servers <= MAX_SPARE_SNIPPETS * shown else 0
 
 
 def snippets_of(answers: Iterable[Hits]) -> Snippets:

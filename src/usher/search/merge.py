@@ -96,18 +96,15 @@ def documents_with(words: Collection[str], answers: Iterable[Sequence[Suggestion
 
 def _newest(ranked: Sequence[tuple[Hit, str]]) -> list[tuple[Hit, str]]:
     """The hits without older versions of a page, which another server may still have."""
-    versions: dict[str, tuple[float, int]] = {}
-    for hit, _ in ranked:
-        versions[hit.key] = max(_version(hit), versions.get(hit.key, _version(hit)))
+    versions = [(hit.crawled.timestamp(), hit.chunk) for hit, _ in ranked]
+    latest: dict[str, tuple[float, int]] = {}
+    for (hit, _), version in zip(ranked, versions, strict=True):
+        latest[hit.key] = max(version, latest.get(hit.key, version))
     newest: dict[str, tuple[Hit, str]] = {}
-    for hit, server in ranked:
-        if _version(hit) == versions[hit.key]:
+    for (hit, server), version in zip(ranked, versions, strict=True):
+        if version == latest[hit.key]:
             newest.setdefault(hit.url, (hit, server))
     return list(newest.values())
-
-
-def _version(hit: Hit) -> tuple[float, int]:
-    return hit.crawled.timestamp(), hit.chunk
 
 
 def _without_copies(

@@ -31,6 +31,10 @@ _LINKED_SCHEMES: Final = frozenset({"http", "https"})
 _ADDRESS: Final = re.compile(
     r"(?:https?://\S+|(?:[a-z0-9-]+\.)+[a-z]{2,}(?::\d+)?(?:/\S*)?)", re.IGNORECASE
 )
+# An address that has no escapes in its host, so that it need not be split; and its path.
+_PLAIN_URL: Final = re.compile(
+    r"https?://[A-Za-z0-9.-]+(?::[0-9]+)?(/[!-\"$->@-~]*)?(?:[?#][!-~]*)?"
+)
 _LANGUAGES: Final = {
     "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German",
     "el": "Greek", "en": "English", "es": "Spanish", "et": "Estonian", "fa": "Persian", "fi": "Finnish",
@@ -120,10 +124,15 @@ def result_view(result: SearchResult, merged: MergedHit) -> ResultView:
 
 
 def section_views(result: SearchResult, merged: MergedHit) -> list[SectionView]:
+    sections = result.sections(merged)
+    if not sections:
+        return []
     views, title_words = [], result.title_words(merged)
-    for section in result.sections(merged):
-        url = f"{merged.hit.url.partition('#')[0]}#{quote(section.anchor, safe=ANCHOR_CHARACTERS)}"
-        link = url if is_link(url) else ""
+    page = merged.hit.url.partition("#")[0]
+    is_page_link = is_link(page)
+    for section in sections:
+        url = f"{page}#{quote(section.anchor, safe=ANCHOR_CHARACTERS)}"
+        link = url if is_page_link else ""
         words = highlight(section.title, title_words) or [(section.anchor, False)]
         views.append(SectionView(words, link, readable(url)))
     return views
@@ -137,6 +146,8 @@ def title(hit: Hit, words: Sequence[str]) -> list[Segment]:
 
 def is_link(url: str) -> bool:
     """Whether a browser may follow the URL: http and https only, never a script."""
+    if _PLAIN_URL.fullmatch(url):
+        return True
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -154,10 +165,13 @@ def readable(text: str) -> str:
 
 def crumbs(url: str) -> list[str]:
     """The decoded parts of the path; of a long path the last ones."""
-    try:
-        path = urlsplit(url).path
-    except ValueError:
-        return []
+    if plain := _PLAIN_URL.fullmatch(url):
+        path = plain[1] or ""
+    else:
+        try:
+            path = urlsplit(url).path
+        except ValueError:
+            return []
     parts = [readable(unquote(part)) for part in path.split("/") if part]
     short = [shorten(part, MAX_CRUMB_CHARACTERS) for part in parts[-MAX_CRUMBS:]]
     return ["\N{HORIZONTAL ELLIPSIS}", *short] if len(parts) > MAX_CRUMBS else short
