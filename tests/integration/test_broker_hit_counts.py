@@ -9,7 +9,7 @@ from support.index.documents import page
 from support.index.rows import Rows
 from usher.index.document import IndexDocument
 from usher.query.language import parse_query
-from usher.search.broker import Broker, server_share
+from usher.search.broker import Broker, server_share, snippet_share
 
 
 @pytest.fixture
@@ -35,6 +35,26 @@ async def test_servers_of_a_row_send_the_snippets_of_shown_hits(rows: Rows) -> N
     for server in rows.servers:
         assert server.asked.count("/stats") == 2  # the last query has no new word
         assert server.asked.count("/search") >= 4
+
+
+async def test_snippets_of_a_page_that_is_spread_evenly_come_with_its_hits(rows: Rows) -> None:
+    chunks: dict[int, list[IndexDocument]] = {1: [], 2: [], 3: []}
+    for number in range(30):  # of neighbours in the ranking, most are on different servers
+        chunk = number % 3 + 1
+        chunks[chunk].append(page(f"{number:02}", "velvet " * (40 - number), chunk=chunk))
+    await rows.rows(1, 3, chunks)
+    async with rows.cluster() as cluster:
+        broker, query = Broker(cluster, deadline=10), parse_query("velvet")
+        both = await broker.search(query, k=20)
+        pages = [await broker.search(query)]
+        assert not any("/snippets" in server.asked for server in rows.servers)
+        pages.append(await broker.search(query, offset=10))
+    assert all("/snippets" in server.asked for server in rows.servers)
+    assert len(both.snippets) == 20
+    every = pages[0].snippets | pages[1].snippets
+    assert {address: passage.pieces for address, passage in every.items()} == {
+        address: passage.pieces for address, passage in both.snippets.items()
+    }
 
 
 async def test_only_servers_that_may_have_more_hits_are_asked_again(rows: Rows) -> None:
@@ -132,3 +152,13 @@ def test_each_server_is_asked_for_a_share_of_the_hits(
     wanted: int, servers: int, asked: int
 ) -> None:
     assert server_share(wanted, servers) == asked
+
+
+@pytest.mark.parametrize(
+    ("shown", "servers", "sent"),
+    [(10, 1, 10), (10, 2, 7), (10, 3, 5), (10, 10, 2), (10, 20, 0), (0, 3, 0), (1, 2, 1)],
+)
+def test_each_server_sends_snippets_for_its_share_of_the_page(
+    shown: int, servers: int, sent: int
+) -> None:
+    assert snippet_share(shown, servers) == sent

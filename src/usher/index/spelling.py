@@ -33,7 +33,9 @@ def _suggest(reader: IndexReader, word: str) -> Suggestion | None:
     least = max(1, own_count * MIN_RATIO)  # a better spelling is in more documents than that
     if least >= reader.documents:
         return None
-    count_of = partial(reader.searcher.doc_freq, BODY)  # not cached: hundreds of words are asked for once
+    count_of = partial(
+        reader.searcher.doc_freq, BODY
+    )  # not cached: hundreds of words are asked for once
     count, better = max((count_of(other), other) for other in _one_mistake(word))
     if count <= least:
         count, better = _two_mistakes(reader, word, least)

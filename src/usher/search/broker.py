@@ -1,7 +1,7 @@
 """The broker: sends a query to the index servers and returns one result, as complete as the deadline allows.
 
 It queries one row, and others if that row is late or incomplete. One round trip gets term statistics unless they are
-cached, and one gets hits, with the snippets of the first hits of each server. Another one gets snippets that are missing.
+cached. One gets hits, and each server sends snippets with the first of them. One gets the snippets that are missing.
 
     result = await Broker(cluster).search(parse_query("open source"), k=10)
 """
