@@ -254,7 +254,7 @@ async def write_differences(server: str, *, remove: bool) -> None:
 def wait_stopped(data: Path) -> None:
     """Wait until the server has left its directory, which it does a moment after its last lease."""
     deadline = time.monotonic() + STOP_SECONDS
-    while is_locked(data / SUPERVISOR_LOCK) and time.monotonic() < deadline:
+    while data.exists() and is_locked(data / SUPERVISOR_LOCK) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
