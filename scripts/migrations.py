@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import hashlib
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +32,9 @@ from schema_difference import (
 
 from usher import __version__
 from usher.db.areas import SCHEMA_DIRECTORY, SCHEMAS, with_view_schemas
+from usher.db.embedded.locks import is_locked
 from usher.db.embedded.server_lease import lease_server
+from usher.db.embedded.supervisor import SUPERVISOR_LOCK
 from usher.schema.dump import PORTABLE_OPTIONS, client_program, run_client
 from usher.schema.migration_files import read_migration
 from usher.versions import minor_version
@@ -41,6 +44,7 @@ FIRST_VERSION = 20261118000100
 SUFFIX = "_schema.sql"
 DIFFERENCE_SUFFIX = "_difference.sql"
 INDEX_SUFFIX = "_index.sql"
+STOP_SECONDS = 120.0
 NEEDED_SCHEMAS = {"multimatch": ("feeds",)}
 GENERATED = (SUFFIX, DIFFERENCE_SUFFIX, INDEX_SUFFIX)
 HEAD = "-- `make migrations` writes this file from those that `order` lists. Do not edit it."
@@ -247,6 +251,13 @@ async def write_differences(server: str, *, remove: bool) -> None:
                 print(f"wrote {schema}/{name}")
 
 
+def wait_stopped(data: Path) -> None:
+    """Wait until the server has left its directory, which it does a moment after its last lease."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while data.exists() and is_locked(data / SUPERVISOR_LOCK) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--remove", action="store_true", help="also remove what no file defines")
@@ -262,9 +273,13 @@ def main() -> None:
     for schema in SCHEMAS:
         fixed_migrations(schema)  # exits if a released one was changed
     with TemporaryDirectory(prefix="usher-migrations-") as name:
+        data = Path(name) / "data"
         Path(name).chmod(0o711)  # as root, PostgreSQL runs as another user
-        with lease_server(Path(name) / "data") as lease:
-            asyncio.run(write_differences(lease.dsn, remove=options.remove))
+        try:
+            with lease_server(data) as lease:
+                asyncio.run(write_differences(lease.dsn, remove=options.remove))
+        finally:
+            wait_stopped(data)
 
 
 if __name__ == "__main__":

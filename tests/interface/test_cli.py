@@ -125,7 +125,7 @@ def test_doctor_makes_everything_ready_and_leaves_nothing_running(data: Path) ->
     ran = usher("--data", data, "doctor", "--json")
     assert ran.code == 0, ran.err
     assert {check["name"] for check in ran.json} == {
-        "versions", "postgres", "data", "database", "clock", "schema", "roles",
+        "versions", "postgres", "data", "database", "clock", "schema", "roles", "running",
         "user", "network", "permissions",
     }  # fmt: skip
     # The user and the network are those of the test run.
