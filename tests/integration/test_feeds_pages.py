@@ -82,7 +82,10 @@ def test_the_landing_page_lists_what_mgmt_serves(feed_server: Mgmt) -> None:
     assert (told.headers["vary"], told.json["name"]) == ("Accept, Cookie", "usher")
     for place in told.json["places"]:
         assert feed_server.get(place["path"]).status == 200, place
-    assert "<h1>Overview</h1>" in page(feed_server, "/")
+    console = feed_server.ask("GET", "/", headers={"Accept": BROWSER})
+    assert b"<h1>Overview</h1>" in console.body
+    policy = set(console.headers["content-security-policy"].split("; "))
+    assert policy == {*POLICY, "connect-src 'self'"}  # its pages update themselves
     assert feed_server.ask("HEAD", "/").status == 200
     assert feed_server.ask("POST", "/", b"{}").status == 405
 

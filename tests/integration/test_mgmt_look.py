@@ -86,7 +86,12 @@ async def test_failed_chunks_are_found_by_their_index(conn: Connection) -> None:
     )
     await chunk(conn, crawler.id, state="error")
     await conn.execute("analyze work.chunk")
-    given = {"stage": "failed", "crawler": None, "builder": None, "after": 2**63 - 1, "n": 100}
+    given = {
+        **dict.fromkeys(("crawler", "builder", "reason")),
+        "stage": "failed",
+        "after": 2**63 - 1,
+        "n": 100,
+    }
     plan = await conn.execute(b"explain " + queries.store.list_chunks.query, given)
     assert "chunk_failed" in "\n".join(line for (line,) in await plan.fetchall())
 
