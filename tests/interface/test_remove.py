@@ -114,7 +114,8 @@ def test_undo_names_the_removal_that_covers_a_page(shop: Desk) -> None:
     assert "usher remove --undo 'shop.example/private/*'" in wrong.err
     undone = shop.usher("remove", "--undo", "shop.example/private/*")
     assert undone.out == "undone: shop.example/private/*\n"
-    assert "searchable again when it has been crawled and indexed" in undone.err
+    assert "Pages whose text is still in the index are searchable again within 2 s" in undone.err
+    assert "it crawls and indexes the other pages again." in undone.err
     assert shop.usher("remove", "--list").err == "The list is empty.\n"
     assert "undone by" in shop.usher("remove", "--list", "--all").out
 
