@@ -29,6 +29,7 @@ chaos-quick: .venv/requirements-dev.lock packages
 
 # Needs root, iproute2, patroni, etcd-server, etcd-client, haproxy and postgresql-15. ARGS="--kills partition" chooses.
 ha: .venv/requirements-dev.lock packages
+	@scripts/packages ha
 	PYTHONPATH=tests $(PY) -m ha $(ARGS)
 
 check: .venv/requirements-dev.lock
