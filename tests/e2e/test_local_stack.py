@@ -43,7 +43,7 @@ def test_a_recrawl_fetches_no_more_than_its_limit(database: str, tmp_path: Path)
         assert len(visited(web)) == PAGES
         before = len(web.log)
         words = ("crawl", "--delay", "0", "--again", "--max-pages", str(LIMIT), web.url("/"))
-        with show(data, *words, dsn=database) as run:
+        with show(data, *words, dsn=database, terminal=True) as run:
             assert run.ends() == 0, run.logs
         again = visited(web, before)
         assert len(again) == len(set(again)) == LIMIT

@@ -1,11 +1,13 @@
 """Help pages and mistyped commands, as a person sees them."""
 
 import re
+from pathlib import Path
 
 import click
 import pytest
 
 from support.processes.commands import run
+from support.processes.pseudo_terminal import at_terminal
 from usher.cli.main import COMMAND_SECTIONS, root
 
 
@@ -110,3 +112,31 @@ def test_a_mistyped_word_gets_a_suggestion(words: tuple[str, ...], suggestion: s
     assert done.code == 2
     assert "Did you mean" in done.err
     assert suggestion in done.err
+
+
+def test_a_person_without_experience_is_guided_at_the_terminal() -> None:
+    shown = at_terminal()
+    sections = [line for line in shown.text.splitlines() if re.fullmatch(r"[A-Z][a-z ]+:", line)]
+    assert "Examples:\n" in shown.text
+    assert sections[:2] == ["Options:", "Crawl and search:"]
+    for words, suggestion in (
+        (("crwal", "https://example.com/"), "'crawl'"),
+        (("crawl", "--dely", "1", "https://example.com/"), "'--delay'"),
+        (("pages", "eror"), "'errors'"),
+    ):
+        shown = at_terminal(*words)
+        assert shown.code == 2
+        assert suggestion in shown.text
+
+
+def test_the_pictures_of_the_readme_show_present_commands() -> None:
+    """The recording has the commands that README names, and each of them exists."""
+    root_directory = Path(__file__).parents[2]
+    readme = (root_directory / "README.md").read_text()
+    pictures = re.findall(r"!\[[^\]]+\]\((docs/images/[^)]+)\)", readme)
+    assert {Path(picture).suffix for picture in pictures} == {".png", ".svg"}
+    assert all((root_directory / picture).is_file() for picture in pictures)
+    recording = (root_directory / "docs/images/terminal.svg").read_text()
+    recorded = set(re.findall(r"\$ (?:<[^>]*>)*usher (\w+)", recording))
+    assert recorded
+    assert recorded <= set(root.list_commands(click.Context(root)))
