@@ -111,10 +111,10 @@ def test_a_person_sees_errors_by_kind_and_one_page(database: str, tmp_path: Path
         errors = at_terminal("pages", "errors", environment=environment)
         assert errors.code == 0
         lines = [line.split() for line in errors.text.splitlines()]
-        assert lines[0] == ["KIND", "PAGES", "DUE", "AGAIN", "EXAMPLE"]
-        assert lines[1][:4] == ["HTTP", "500", "2", "in"]
+        assert lines[0] == ["KIND", "PAGES", "HOSTS", "DUE", "AGAIN", "EXAMPLE"]
+        assert lines[1][:5] == ["HTTP", "500", "2", "1", "in"]
         assert lines[1][-1] in (web.url("/broken"), web.url("/also-broken"))
-        assert lines[2][:3] == ["connection", "refused", "1"]
+        assert lines[2][:4] == ["connection", "refused", "1", "1"]
         assert "usher pages list --state error --reason KIND" in errors.text
         assert "robots.txt blocks 1 URL.\n  → usher pages list --result blocked\n" in errors.text
         own = at_terminal("pages", "errors", "--host", web.url("/"), environment=environment)

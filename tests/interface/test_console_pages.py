@@ -338,8 +338,8 @@ def test_pages_are_grouped_by_reason(admin: FormClient, running: Mgmt, database:
     run(
         database,
         "update work.guestbook set state = 'error', status = 503, failures = 1 where path ~ '^/[0-9]'",
-        "update work.guestbook set state = 'crawled', status = 404, reason = 'HTTP 404', last_fetched = now() "
-        "where path = '/page'",
+        "update work.guestbook set state = 'crawled', status = 404, reason = 'HTTP 404', gone = true, "
+        "last_fetched = now() where path = '/page'",
         "insert into work.refused_url (reason, host, url, detail, at) "
         "select 'filtered', 'h' || n || '.example', 'https://h.example/' || n, '', now() from generate_series(1, 3) n",
     )

@@ -11,6 +11,7 @@ import pytest
 from support.mgmt.mgmt_process import Mgmt, mgmt
 from support.mgmt.plain_components import Component, at_once, one, states
 from support.processes.commands import usher
+from usher import __version__
 
 NOWHERE = ("/clear_relation/chunk", "/get_relation/link", "/add_hosts", "/set_health")
 HOSTILE = "x'); drop table work.chunk; --"
@@ -248,6 +249,7 @@ def test_w16_from_other_machines_only_with_a_token(database: str, tmp_path: Path
             "state": "waiting",
             "health": "healthy",
             "row": None,
+            "version": __version__,
         }
         assert crawler.ask("GET", "/get_content_chunk_metadata").problem == (403, "not_allowed")
         assert crawler.ask("GET", "/v1/jobs").problem == (403, "not_allowed")

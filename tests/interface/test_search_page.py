@@ -12,6 +12,7 @@ import pytest
 
 from support.index.rows import Rows, library, running_front_end
 from support.processes.commands import Ran, usher
+from usher import __version__
 from usher.db.embedded.locks import exclusive_lock
 from usher.http.client.pool import HttpPool, HttpResponse
 from usher.local.ports import Ports, StoredPorts
@@ -274,7 +275,11 @@ async def test_a_front_end_registers_and_reports_queries(front: Front) -> None:
             break
         await asyncio.sleep(0.05)
     assert terms == ["told to mgmt"]
-    assert front.rows.maps.states[0] == {"state": "online", "type": "front-end"}
+    assert front.rows.maps.states[0] == {
+        "state": "online",
+        "type": "front-end",
+        "version": __version__,
+    }
 
 
 async def test_search_in_a_terminal(front: Front) -> None:

@@ -126,10 +126,16 @@ def is_run_locked(data: Path) -> bool:
 
 
 def ended_components(data: Path) -> list[str]:
-    """The addresses of the components of the last run here, if it has ended; those where a program listens may run."""
+    """The addresses of the components of the last run here, if it has ended; those where a program listens may run.
+
+    Empty if the file of the ports cannot be read: what runs is then judged by the signs of life alone.
+    """
     if is_run_locked(data) or not (data / PORTS_FILE).exists():
         return []
-    ports = Ports.read(data)
+    try:
+        ports = Ports.read(data)
+    except DataUnusable:
+        return []
     roles = ("crawler", "builder", "server", "front")
     return [str(ports.bind(role)) for role in roles if is_free(getattr(ports, role))]
 

@@ -120,6 +120,7 @@ class Website:
         self._guests: dict[asyncio.Task[None], socket.socket] = {}
         self._thread: threading.Thread | None = None
         self._stop: Future[None] = Future()
+        self._serves = threading.Event()
         self.add_all(pages or {})
 
     def add(self, path: str, answer: Behaviour) -> str:
@@ -168,9 +169,11 @@ class Website:
         listener.settimeout(0)
         self.port = listener.getsockname()[1]
         self._stop = Future()
+        self._serves.clear()
         name, serve = f"website-{self.port}", lambda: asyncio.run(self._serve(listener))
         self._thread = threading.Thread(target=serve, name=name, daemon=True)
         self._thread.start()
+        self._serves.wait()  # a test may count open files now
 
     def stop(self) -> None:
         """Close all connections, threads and sockets; a second call does nothing."""
@@ -185,6 +188,7 @@ class Website:
     async def _serve(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         loop.add_reader(listener, self._meet, listener)
+        self._serves.set()
         await asyncio.wrap_future(self._stop)
         loop.remove_reader(listener)
         listener.close()
