@@ -134,7 +134,8 @@ class Reader:
         log = self.home / f"{shlex.split(command)[0]}.log"
         with log.open("w") as file:
             process = subprocess.Popen(
-                ["bash", "-c", f"exec {command}"],
+                # Tests that run in the background of a shell ignore SIGINT, and so would this process.
+                ["env", "--default-signal=INT", "bash", "-c", f"exec {command}"],
                 cwd=self.directory,
                 env=self.environment,
                 stdout=file,

@@ -192,8 +192,9 @@ async def test_pages_that_others_change_meanwhile_are_claimed_as_they_are(databa
                     if done.is_set():
                         return
                     await other.execute(
-                        "update work.guestbook set next_fetch = next_fetch + interval '1 s' "
-                        "where state = 'pending' and id %% 7 = %s",
+                        "update work.guestbook set next_fetch = next_fetch + interval '1 s' where id in "
+                        "(select id from work.guestbook where state = 'pending' and id %% 7 = %s "
+                        "order by id for update)",
                         [number % 7],
                     )
 

@@ -101,6 +101,7 @@ async def test_a_restore_that_the_server_ends_because_of_a_deadlock_is_tried_aga
         name = sql.Identifier(conn.info.dbname)
         await conn.execute(sql.SQL("alter database {} set deadlock_timeout = '10s'").format(name))
         await other.execute("set deadlock_timeout = '1h'")
+        await other.execute("set lock_timeout = 0")
         async with asyncio.TaskGroup() as group, other.transaction(force_rollback=True):
             await other.execute("lock table work.token in access exclusive mode")
             group.create_task(restore.restore(places, tmp_path / "backup", (), replace=True))
