@@ -93,9 +93,7 @@ class ConsoleEndpoints:
             *self._page("/components/{host}", cluster.component_page, "One component"),
             *self._page("/chunks", cluster.chunks_page, "Chunks"),
             *self._page("/chunks/{id}", cluster.chunk_page, "One chunk"),
-            *self._page(
-                "/searches", searches.searches_page, "Search statistics", access=CONSOLE_ADMIN
-            ),
+            *self._page("/searches", searches.searches_page, "Statistics", access=CONSOLE_ADMIN),
             *self._page("/removals", removals.removals_page, "Removals of pages"),
             *self._page("/events", events.events_page, "Events, and actions of operators"),
             *self._page("/tokens", tokens.tokens_page, "Tokens, without secrets"),

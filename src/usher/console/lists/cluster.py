@@ -1,7 +1,7 @@
 """Components with the rows of index servers, and chunks."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -72,12 +72,7 @@ async def components_page(call: MgmtCall[Any]) -> ConsolePage:
     table = ConsoleTable(
         COMPONENT_HEADINGS,
         [component_row(view, now, with_actions=True) for view in views],
-        (
-            FilterField("contains", "Host or reason contains", given["contains"]),
-            FilterField("type", "Type", given["type"], TYPES),
-            FilterField("state", "State", given["state"], STATES),
-            FilterField("health", "Health", given["health"], HEALTHS),
-        ),
+        component_filters(given),
         path="/components",
         next_href=next_href("/components", given, after),
         empty="No component matches.",
@@ -92,6 +87,15 @@ async def components_page(call: MgmtCall[Any]) -> ConsolePage:
         live_seconds=REFRESH_SECONDS,
     )
     return replace(page, data={**page.data, "rows": shortages})
+
+
+def component_filters(given: Mapping[str, str]) -> tuple[FilterField, ...]:
+    return (
+        FilterField("contains", "Host or reason contains", given["contains"]),
+        FilterField("type", "Type", given["type"], TYPES),
+        FilterField("state", "State", given["state"], STATES),
+        FilterField("health", "Health", given["health"], HEALTHS),
+    )
 
 
 def rows_table(
