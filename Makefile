@@ -3,10 +3,11 @@
 # make failed        runs the tests that failed in the last run once more
 # make chaos         injects faults into a whole cluster in network namespaces, for hours
 # make chaos-quick   does the same in under five minutes
-# make ha            kills the primary of the cluster of docs/high-availability.md, under load
+# make ha            kills the primary of the cluster of docs/high-availability.md, under load, for five minutes
+# make ha-quick      kills it three times, in two to three minutes
 # make check         checks format, lint, types and import order
 # make docs          builds the documentation site into build/site and the man pages into build/man
-.PHONY: pictures test soak failed chaos chaos-quick ha check docs format migrations messages schema access conformance lock licences packages
+.PHONY: pictures test soak failed chaos chaos-quick ha ha-quick check docs format migrations messages schema access conformance lock licences packages
 
 PY = .venv/bin/python
 
@@ -14,6 +15,7 @@ test: .venv/requirements-dev.lock packages
 	$(PY) -m pytest -n 4 --dist worksteal -m "not soak and not debian" $(ARGS)
 
 soak: .venv/requirements-dev.lock packages
+	@scripts/opensearch >/dev/null
 	$(PY) -m pytest -n 4 --dist worksteal -m "soak or debian" $(ARGS)
 
 # Runs the tests that failed in the last run once more, one after the other, without a worker.
@@ -31,6 +33,10 @@ chaos-quick: .venv/requirements-dev.lock packages
 ha: .venv/requirements-dev.lock packages
 	@scripts/packages ha
 	PYTHONPATH=tests $(PY) -m ha $(ARGS)
+
+ha-quick: .venv/requirements-dev.lock packages
+	@scripts/packages ha
+	PYTHONPATH=tests $(PY) -m ha --bounded --kills processes,machine,partition --seed 5 $(ARGS)
 
 check: .venv/requirements-dev.lock
 	$(PY) -m ruff format --check
@@ -79,10 +85,11 @@ pictures: .venv/requirements-dev.lock
 	$(PY) scripts/pictures.py
 	PYTHONPATH=tests $(PY) scripts/console_pictures.py
 
-# Installs what the tests use in addition: Debian packages and a corpus of feeds; skipped if it is not available.
+# Installs what the tests use in addition: Debian packages, a corpus of feeds and an S3 server; skipped if it is not available.
 packages: .venv/requirements-dev.lock
 	@scripts/packages
 	@scripts/corpus
+	@scripts/s3-server
 
 .venv/requirements-dev.lock: requirements-dev.lock pyproject.toml
 	@scripts/setup requirements-dev.lock

@@ -9,7 +9,7 @@ import asyncio
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import uvloop
 
 import frame
 import mgmt_contenders
+from capacity_engine import engines, mixed_document, topics
 from capacity_processes import (
     Crawled,
     crawled,
@@ -43,14 +44,17 @@ from usher.door.rules import Reason
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.http.server.listen import read_bind
+from usher.index.document import IndexDocument
 
 FILL = dict(split_statements(Path(__file__).with_suffix(".sql").read_text()))["pages"]
 SIZES = {False: (1_000_000, 10_000_000), True: (50_000, 150_000)}
 PAGES_PER_HOST = 1_000
-DOCUMENTS = {False: (20_000, 200_000), True: (1_000,)}
+SERVED_DOCUMENTS = {False: 20_000, True: 1_000}
+ENGINE_DOCUMENTS = {False: (20_000, 200_000, 1_000_000), True: (1_000, 3_000)}
 URLS, QUICK_URLS, BATCH = 100_000, 10_000, 2_000
 CLAIMED, QUICK_CLAIMED = 20_000, 2_000
 QUERIES, QUICK_QUERIES = 400, 60
+MAX_PAGES = 5_000  # that documents are mixed from
 LOAD_SECONDS = 3_600.0
 # A busy machine answers late; CPU time is what counts.
 FRONT = ("front", "--bind", "127.0.0.1:0", "--deadline", "20")
@@ -63,8 +67,8 @@ directory until every page is searchable; CPU of each process with its children 
 background processes; `mgmt` includes the watchdog, `search` the index server and the front-end. Databases:
 capacity.sql, 1,000 pages a host, after VACUUM; door: half of the URLs are known, batches of 2,000, one process; claim
 and settle: chunks of 10 pages of 10 hosts by 8 crawlers, statements of MGMT without HTTP; WAL includes full pages
-after a checkpoint. Queries: one to three words, ten results with passages, one front-end, one index server, one
-client"""
+after a checkpoint. Queries: one to three words of titles and headings, ten results with passages, one client; documents
+are mixed from real pages; one index server and one front-end, then the engine of an index server alone"""
 
 
 def short(number: int) -> str:
@@ -105,9 +109,10 @@ def crawl_bytes(ran: Crawled) -> Iterator[Measure]:
 # -- databases of several sizes
 
 
-def filled(dsn: str, pages: int) -> None:
+def filled(dsn: str, pages: int, *, texts: int = 2, samples: int = 32) -> None:
+    """Fill in pages, texts of links to each, and sampled pages of each host."""
     hosts = pages // PAGES_PER_HOST
-    given = {"hosts": hosts, "rows": pages, "days": -1}
+    given = {"hosts": hosts, "rows": pages, "days": -1, "texts": texts, "samples": samples}
     script = re.sub(r"(?<!:):([a-z_]+)\b", lambda name: str(given[name[1]]), FILL)
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute(mgmt_contenders.text("hosts", given))
@@ -221,24 +226,22 @@ async def databases(bench: Bench) -> list[Measure]:
 # -- queries
 
 
-async def searches(bench: Bench, home: Path, number: int) -> list[Measure]:
-    """Measure one index server and one front-end with this number of documents."""
-    found, origin = documents(number, frame.PEERS)
-    bench.note(f"{number} documents: {origin}")
-    store = ChunkStore(home / f"built-{number}", INDEX_SUFFIX)
-    asked = QUICK_QUERIES if bench.quick else QUERIES
-    texts = queries(found, 2 * asked)
+async def searches(bench: Bench, home: Path, pages: Sequence[IndexDocument]) -> list[Measure]:
+    """Measure one index server and one front-end."""
+    given, number = topics(pages), SERVED_DOCUMENTS[bench.quick]
+    found = [mixed_document(given, at) for at in range(number)]
+    store = ChunkStore(home / "built", INDEX_SUFFIX)
+    texts = queries(pages, 2 * (QUICK_QUERIES if bench.quick else QUERIES))
     async with (
         serve_component(chunk_endpoints(store, "/index_chunk"), read_bind("127.0.0.1:0")) as here,
         AsyncExitStack() as ends,
     ):
-        cluster = ends.enter_context(SearchCluster(home / f"cluster-{number}").open())
+        cluster = ends.enter_context(SearchCluster(home / "cluster").open())
         await cluster.fill(found, store, here.removeprefix("http://"))
         began = time.monotonic()
         await asyncio.to_thread(cluster.row, 1, LOAD_SECONDS)
         bench.say(f"{number} documents loaded in {time.monotonic() - began:.0f} s")
-        pids = {name: process.pid for name, process in cluster.processes.items()}
-        server = pids["server-1-0"]
+        server = cluster.processes["server-1-0"].pid
         loading = tree_spent(server)
         front = await asyncio.to_thread(cluster.start, "front", *FRONT)
         return await queried(cluster, front, server, loading, number, texts)
@@ -278,8 +281,11 @@ def run(bench: Bench) -> list[Measure]:
     bench.note(f"index chunks of {CHUNK_DOCUMENTS} documents")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, frame.scratch() as home:
         found = list(crawl(bench, home))
-        for number in DOCUMENTS[bench.quick]:
-            found += runner.run(searches(bench, home, number))
+        pages, origin = documents(MAX_PAGES, frame.PEERS)
+        bench.note(f"documents mixed from {origin}")
+        found += runner.run(searches(bench, home, pages))
+        texts = queries(pages, 2 * (QUICK_QUERIES if bench.quick else QUERIES))
+        found += engines(bench, home, pages, texts, ENGINE_DOCUMENTS[bench.quick])
         return found + runner.run(databases(bench))
 
 

@@ -77,11 +77,12 @@ begin
     from generate_series(1::bigint, :rows / 5) k, work.component c where c.type = 'index-server';
     insert into work.anchor (page_id, seen_at, own_pages, other_pages, text)
     select n, now(), array(select n + 7 * i from generate_series(1, 5) i), '{}', 'the page ' || t || ' of ' || to_hex(n)
-    from generate_series(1::bigint, :rows) n, generate_series(1, 2) t;
-    insert into work.anchored_page (page_id, indexed_inlinks) select n, 5 from generate_series(1::bigint, :rows) n;
+    from generate_series(1::bigint, :rows) n, generate_series(1, :texts) t;
+    insert into work.anchored_page (page_id, indexed_inlinks)
+    select n, 5 from generate_series(1::bigint, :rows) n where :texts > 0;
     insert into work.sampled_page (domain64, page_id, body, lines)
     select h.domain64, h.id + :hosts * s, s, array(select hashint4(s * i) from generate_series(1, 60) i)
-    from work.hosts h, generate_series(1, 32) s;
+    from work.hosts h, generate_series(1, :samples) s;
     foreach given in array declared loop
         execute given;
     end loop;

@@ -63,6 +63,8 @@ def page_claim(n: int, width: int, depth: int) -> "PageClaim":
 class Usher:
     """MGMT without HTTP: one batcher for the claims of all tasks, one statement for a crawled chunk."""
 
+    has_texts = False
+
     def __init__(self) -> None:
         self.crawlers: list[tuple[int, Connection]] = []  # each has its own connection for reports
 
@@ -103,9 +105,9 @@ class Usher:
         for page in chunk.pages:
             _, _, host, path = page.url.split("/", 3)
             number = self.numbers[host]
-            reports.append(
-                FetchReport(number, f"/{path}", "success", chunk.chunk_id, 200, 2, 20_000, "0" * 40)
-            )
+            text64 = hash(page.url) if self.has_texts else None
+            described = 200, 2, 20_000, "0" * 40, None, None, text64
+            reports.append(FetchReport(number, f"/{path}", "success", chunk.chunk_id, *described))
         done = await finish_crawl(
             conn,
             crawler,
@@ -155,6 +157,12 @@ class Usher:
             return await found.fetchall()
 
         return await timed(times, look)
+
+
+class UsherWithTexts(Usher):
+    """The same, but each page has a text, which MGMT compares with those of all other pages."""
+
+    has_texts = True
 
 
 class Crawlee:
@@ -336,7 +344,12 @@ async def serve(peer: Any) -> None:  # noqa: ANN401 - any of the above
 
 
 if __name__ == "__main__":
-    kinds: dict[str, type] = {"usher": Usher, "crawlee": Crawlee, "clients": Clients}
+    kinds: dict[str, type] = {
+        "usher": Usher,
+        "texts": UsherWithTexts,
+        "crawlee": Crawlee,
+        "clients": Clients,
+    }
     who = sys.argv[1]
     with asyncio.Runner(loop_factory=import_module("uvloop").new_event_loop) as runner:
         runner.run(serve_plain() if who == "plain" else serve(kinds[who]()))

@@ -13,7 +13,7 @@ import tantivy
 import frame
 from usher.index.analyzers import word_analyzer
 from usher.index.document import IndexDocument
-from usher.index.engine import Engine
+from usher.index.tantivy_engine import TantivyEngine
 from usher.query.language import parse_query
 from usher.query.tokens import space_words
 from usher.search.merge import merge
@@ -34,7 +34,7 @@ class UsherSearcher:
     """An index server's engine and a front-end's merge, in this process."""
 
     def __init__(self, home: Path, documents: Sequence[IndexDocument]) -> None:
-        self.engine = Engine.open(home)
+        self.engine = TantivyEngine.open(home)
         self.engine.add(1, documents)
         self.engine.commit()
 

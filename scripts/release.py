@@ -23,6 +23,8 @@ UNRELEASED = "## [Unreleased]\n"
 LOCK = "requirements.lock"
 RECORDS = ("src/usher/schema/released", "tests/house/message_fields.json")
 DEMO_SECONDS = 300.0
+MAN_FOLDER = "data/share/man/man1"
+EXTERNAL_DATA = '\n[tool.flit.external-data]\ndirectory = "data"\n'
 # Runs in the folder with the sources, which flit takes as the project.
 BUILD_CODE = """
 import sys
@@ -48,6 +50,7 @@ def main() -> None:
         copy_files(source)
         set_version(source, options.version)
         notes = date_changelog(source, options.version)
+        add_man_pages(source)
         wheel, sdist = build(source, folder, "wheel", "sdist")
         (folder / "RELEASE_NOTES.md").write_text(notes)
         for kept in (CHANGELOG, LOCK):
@@ -119,6 +122,16 @@ def date_changelog(source: Path, version: str) -> str:
         f"{before}{UNRELEASED}\n{title}\n{section}\n{older_heading}{older}".rstrip() + "\n"
     )
     return f"{title}\n{section}\n"
+
+
+def add_man_pages(source: Path) -> None:
+    """Write the man pages of the release into its sources; a wheel installs them into `share/man`."""
+    script = source / "scripts" / "man_pages.py"
+    command = [sys.executable, "-B", str(script), str(source / MAN_FOLDER)]
+    environment = {**os.environ, "PYTHONPATH": str(source / "src")}
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    with (source / "pyproject.toml").open("a") as file:
+        file.write(EXTERNAL_DATA)
 
 
 def build(source: Path, folder: Path, *kinds: str) -> list[Path]:
@@ -194,6 +207,8 @@ def try_demo(environment: Path, version: str, scratch: Path) -> None:
 
     if output("version").split() != ["usher", version]:
         sys.exit(f"release: the installed version is not {version}.")
+    if f"Usher {version}" not in (environment / "share/man/man1/usher.1").read_text():
+        sys.exit(f"release: the man page is not that of {version}.")
     print(output("demo", "--then", "end"), end="")
 
 

@@ -11,11 +11,21 @@ from hypothesis import settings
 ONE_SERVER_MODULES = frozenset(
     {
         "test_async_runner",
+        "test_backup",  # test_backup_restore and test_dump use both
+        "test_crawler_renewal",
+        "test_feeds_batch_poller",
+        "test_feeds_cli",
+        "test_feeds_followups",
         "test_feeds_pages",
         "test_feeds_poll",
         "test_feeds_websub",
         "test_manager",
+        "test_nightly",
+        "test_python_page",
         "test_scheduler",
+        "test_schema_difference",  # a script of developers; test_migrate runs migrations on both
+        "test_watchdog_calls",
+        "test_workers",
     }
 )
 BYTECODE = None
@@ -27,8 +37,11 @@ pytest_plugins = [
     "support.site.browser_fixtures",
     "support.db.fixtures",
     "support.db.installation",
+    "support.index.engines",
+    "support.opensearch.fixtures",
     "support.processes.cli_fixtures",
     "support.processes.long_first",
+    "support.s3.fixtures",
     "support.site.fixtures",
 ]
 # No deadline: the duration of an example depends on the load of the machine.
@@ -56,7 +69,8 @@ def is_for_one_server(path: Path) -> bool:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Pass the marker of an attack test to the process that prints the table, also from a worker of xdist.
 
-    Tests of HTTP, files, processes and pages run on the embedded server only, to save time.
+    Tests of HTTP, files, processes and pages run on the embedded server only, to save time. `tests/house/test_rules.py`
+    prepares each statement on both.
     """
     items[:] = [
         item

@@ -8,6 +8,11 @@
     ├── NotAllowed          the role or token does not permit it
     ├── Conflict            the current state does not permit it
     ├── Unreachable         the database or a server does not respond
+    │   ├── LateAnswer      OpenSearch did not answer in time; it may still process the request
+    │   └── EngineBusy      OpenSearch has too much to do
+    │       └── EngineInterrupted  a node of OpenSearch failed meanwhile, or no copy of a shard is available
+    ├── IndexBlocked        OpenSearch does not accept changes, usually because its disks are nearly full
+    ├── StoreUnusable       the object store refuses the credentials, or has no such bucket
     ├── BadContent          a file is damaged, or not the expected one
     ├── DiskUnusable        a file cannot be written or read: no space, no permission, a broken disk
     ├── SchemaOutOfDate     the tables are older or newer than this program
@@ -77,6 +82,30 @@ class Unreachable(UsherError):
     code = "unreachable"
     status = 503
     exit_code = 5
+
+
+class LateAnswer(Unreachable):
+    code = "late_answer"
+
+
+class EngineBusy(Unreachable):
+    """A retry may succeed."""
+
+    code = "engine_busy"
+
+
+class IndexBlocked(UsherError):
+    code = "index_blocked"
+    status = 507
+
+
+class EngineInterrupted(EngineBusy):
+    code = "engine_interrupted"
+
+
+class StoreUnusable(UsherError):
+    code = "store_unusable"
+    status = 503
 
 
 class BadContent(UsherError):

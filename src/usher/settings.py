@@ -117,6 +117,16 @@ class Settings:
         minimum=1,
         maximum=36_500,
     )
+    chunk_store: str = setting(
+        "",
+        "object store for chunk files: s3://bucket/prefix; empty: on the disks of the components",
+    )
+    s3_endpoint: str = setting("", "URL of the S3 server; by default AWS_ENDPOINT_URL, else AWS")
+    s3_region: str = setting("", "region of S3; by default AWS_REGION")
+    s3_access_key: str = setting("", "access key of S3; by default AWS_ACCESS_KEY_ID", secret=True)
+    s3_secret_key: str = setting(
+        "", "secret key of S3; by default AWS_SECRET_ACCESS_KEY", secret=True
+    )
     contact: str = setting("", "address or web page of the operator; part of the User-Agent")
     allow_private: str = setting("", "private hosts, addresses and networks that may be crawled")
     fetch_seconds: float = setting(60.0, "maximum seconds to fetch a page", minimum=1, maximum=600)
@@ -128,6 +138,25 @@ class Settings:
     )
     websub_url: str = setting(
         "", "public URL at which hubs reach /websub/ of MGMT; empty: no subscriptions"
+    )
+    engine: str = setting(
+        "tantivy",
+        "where an index server holds its index: tantivy (its own directory) or opensearch (a cluster)",
+        choices=("tantivy", "opensearch"),
+    )
+    engine_url: str = setting(
+        "", "URLs of the nodes of the OpenSearch cluster, with commas between them"
+    )
+    engine_credential: str = setting("", "user:password or API key for OpenSearch", secret=True)
+    engine_ca: str = setting("", "file with the certificate of the authority that OpenSearch uses")
+    engine_shards: int = setting(
+        3, "primary shards of a new index in OpenSearch", minimum=1, maximum=1024
+    )
+    engine_replicas: int = setting(
+        1, "copies of each shard of a new index in OpenSearch", minimum=0, maximum=20
+    )
+    engine_index: str = setting(
+        "usher", "name of the index in OpenSearch; each row in a cluster needs its own"
     )
     log_level: str = setting(
         "info",

@@ -92,6 +92,21 @@ RUN_SECONDS = histogram(
 CRAWLED_PAGES = counter(
     "usher_crawl_pages_total", "Pages that a crawler visited, by result.", "result"
 )
+UPLOADED_CHUNKS = counter(
+    "usher_store_uploaded_total", "Chunk files that this component uploaded.", "kind"
+)
+UPLOAD_FAILURES = counter(
+    "usher_store_upload_failures_total", "Failed uploads of chunk files, which are retried.", "kind"
+)
+ARCHIVED_FILES = counter(
+    "usher_archive_files_total", "WARC files that this crawler copied to the archive."
+)
+ARCHIVE_WAITING = gauge(
+    "usher_archive_waiting", "WARC files of this crawler that wait for the archive."
+)
+DELETED_OBJECTS = counter(
+    "usher_store_deleted_total", "Chunk files that the watchdog deleted from the object store."
+)
 LINKS_FOUND = counter(
     "usher_crawl_links_total", "Links that a crawler sent to the door, without recent repetitions."
 )

@@ -7,6 +7,7 @@ def test_the_page_has_commands_for_every_machine() -> None:
     named = {name for block in blocks() for name in block.machines}
     assert named == {"pg1", "pg2", "etcd3", "control1", "control2", "lb"}
     assert sum(bool(block.shown) for block in blocks()) >= 3
+    assert sum(block.kind == "faster" for block in blocks()) == 1
 
 
 def test_output_differs_only_in_spaces_and_dots() -> None:

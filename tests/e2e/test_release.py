@@ -11,6 +11,7 @@ import pytest
 
 TREE = Path(__file__).parents[2]
 VERSION = "9.8.7"
+MAN_FOLDER = f"usherd-{VERSION}.data/data/share/man/man1"
 
 
 def tracked(folder: str) -> set[str]:
@@ -35,11 +36,14 @@ def test_a_release_is_complete_and_its_demo_answers(tmp_path: Path) -> None:
 
 
 def assert_archives_are_complete(folder: Path) -> None:
-    """SQL files, templates and static files are in the wheel, as git has them."""
+    """SQL files, templates and static files are in the wheel, as git has them, and a man page for each command."""
     with zipfile.ZipFile(folder / f"usherd-{VERSION}-py3-none-any.whl") as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
         assert f'__version__ = "{VERSION}"' in wheel.read("usher/__init__.py").decode()
-    assert {f"src/{name}" for name in names} == tracked("src")
+        assert f"Usher {VERSION}" in wheel.read(f"{MAN_FOLDER}/usher.1").decode()
+    pages = {name for name in names if name.startswith(MAN_FOLDER)}
+    assert {Path(page).stem for page in pages} >= {"usher", "usher-crawl", "usher-mgmt"}
+    assert {f"src/{name}" for name in names - pages} == tracked("src")
     with tarfile.open(folder / f"usherd-{VERSION}.tar.gz") as sdist:
         packed = {name.partition("/")[2] for name in sdist.getnames()}
     assert tracked("deploy") | {"CHANGELOG.md", "requirements.lock"} <= packed

@@ -130,7 +130,7 @@ def test_a_removed_page_is_hidden_at_once_and_leaves_every_file(
         removed_at = time.monotonic()
         assert run.code == 0, run.text
         assert f"removed: {host}/private/* (2 known pages, 2 of them searchable)" in run.text
-        assert "Not changed: WARC files that a crawler keeps" in run.text
+        assert "Not changed: WARC files in an archive (--keep-warc), " in run.text
         while not found_everywhere(stage, []):
             assert time.monotonic() - removed_at < HIDING_SECONDS, "it is still shown"
             time.sleep(0.05)

@@ -3,34 +3,26 @@
 import asyncio
 import os
 import time
-from asyncio import Semaphore
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from itertools import cycle
 from pathlib import Path
-from urllib.parse import quote
 
-import msgspec
 import pytest
 
 from support.index.bulk_documents import EACH, Texts, stocked
+from support.index.query_load import FrontEndClient, under_load
 from support.index.rows import Chunks, filled
 from support.index.stack import Stack, running_stack
 from support.processes.crawls import EMBEDDED
 from support.processes.stack import USHER
-from usher.http.client.pool import HttpPool
 from usher.query.language import parse_query
-from usher.search.json_results import SearchListing
 from usher.search.merge import merge
 
 pytestmark = EMBEDDED
 ROWS, SERVERS = 2, 3
 GRACE = 3.0  # seconds
 WATCHDOG = ("--every", "0.5", "--misses", "2", "--probation", "0.5", "--grace", str(GRACE))
-RATE = 50  # queries a second
-WAITING = 10  # for answers: a machine that others use too is not asked for more than it can
 LOOK = 0.4  # seconds: checking takes time from the servers
 QUERIES = 200
 CHUNKS = int(os.environ.get("SEARCH_CHUNKS", "80"))  # 50 documents each; 400 takes three minutes
@@ -40,74 +32,6 @@ SEATS = """
 """
 UNSETTLED = "select count(*) from work.placement where state <> 'loaded'"
 Seats = dict[tuple[int, int], str]  # of a chunk in a row, the server
-
-
-class Asker:
-    """A client that searches."""
-
-    def __init__(self, port: int) -> None:
-        self._host = f"127.0.0.1:{port}"
-        self._lines = HttpPool("127.0.0.1", port, timeout=20, name="Front-end", hint="")
-        self._read = msgspec.json.Decoder(SearchListing).decode
-
-    async def ask(self, query: str) -> SearchListing:
-        path = f"/search.json?q={quote(query)}"
-        told = await self._lines.ask("GET", path, b"", {"Host": self._host})
-        assert told.status == 200, (query, told.status, told.body[:500])
-        return self._read(told.body)
-
-    def close(self) -> None:
-        self._lines.close()
-
-
-@dataclass(slots=True)
-class Load:
-    """Queries at a steady rate, as long as not too many wait for answers, and what was wrong with those."""
-
-    totals: dict[str, int]  # how many documents each query finds at least
-    began: float = field(default_factory=time.monotonic)
-    asked: int = 0
-    wrong: list[str] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-
-    async def run(self, asker: Asker, stop: asyncio.Event) -> None:
-        loop, queries, room = asyncio.get_running_loop(), cycle(self.totals), Semaphore(WAITING)
-        async with asyncio.TaskGroup() as group:
-            while not stop.is_set():
-                began = loop.time()
-                await room.acquire()
-                asked = group.create_task(self._ask(asker, next(queries)))
-                asked.add_done_callback(lambda _: room.release())
-                self.asked += 1
-                await asyncio.sleep(max(0, began + 1 / RATE - loop.time()))
-
-    async def _ask(self, asker: Asker, query: str) -> None:
-        began = time.monotonic()
-        try:
-            told = await asker.ask(query)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is what the test is about
-            self.wrong.append(f"{query}: {error!r}")
-            return
-        self.seconds.append(time.monotonic() - began)
-        if told.partial or told.total < self.totals[query]:
-            self.wrong.append(f"{query}: {told.total} of {self.totals[query]}, {told.missing}")
-
-    def shown(self) -> str:
-        took, rate = sorted(self.seconds), self.asked / (time.monotonic() - self.began)
-        p50, p99 = (1000 * took[int(len(took) * part)] for part in (0.5, 0.99))
-        return f"{self.asked} queries, {rate:.0f} a second, p50 {p50:.0f} ms, p99 {p99:.0f} ms"
-
-
-@asynccontextmanager
-async def under_load(asker: Asker, totals: dict[str, int]) -> AsyncIterator[Load]:
-    load, stop = Load(totals), asyncio.Event()
-    task = asyncio.create_task(load.run(asker, stop))
-    try:
-        yield load
-    finally:
-        stop.set()
-        await task
-    assert not load.wrong, (len(load.wrong), load.asked, load.wrong[:5])
 
 
 class Hall:
@@ -166,7 +90,7 @@ async def becomes(true: Callable[[], bool], seconds: float, hall: Hall) -> float
 @asynccontextmanager
 async def rows_of(
     dsn: str, directory: Path, texts: Texts, chunks: int
-) -> AsyncIterator[tuple[Hall, Asker, Chunks]]:
+) -> AsyncIterator[tuple[Hall, FrontEndClient, Chunks]]:
     """Two rows of three servers with so many chunks, a watchdog and a front-end."""
     with running_stack(dsn, directory, chunk_wait=0, chunk_pages=EACH) as stack:
         stack.servers(rows=ROWS, each=SERVERS)
@@ -178,15 +102,15 @@ async def rows_of(
             await stock.fill(documents)
             assert len(stock.chunks) == chunks
             await becomes(hall.balanced, 60 + chunks / 10, hall)
-            asker = Asker(stack.crawl.ports["front"])
+            client = FrontEndClient(stack.crawl.ports["front"])
             try:
-                yield hall, asker, stock.chunks
+                yield hall, client, stock.chunks
             finally:
-                asker.close()
+                client.close()
 
 
 async def agreement(
-    hall: Hall, asker: Asker, path: Path, chunks: Chunks, queries: list[str]
+    hall: Hall, client: FrontEndClient, path: Path, chunks: Chunks, queries: list[str]
 ) -> dict[str, int]:
     """How many documents each query finds in one big index, whose first ten the rows agree with."""
     engine = await asyncio.to_thread(filled, path, chunks)
@@ -194,7 +118,7 @@ async def agreement(
     for query in queries:
         alone = merge({"": engine.search(parse_query(query), 100)}, k=10)
         expected = {one.hit.url for one in alone.hits}
-        found = {one.url for one in (await asker.ask(query)).results}
+        found = {one.url for one in (await client.ask(query)).results}
         totals[query] = alone.total
         overlaps.append(len(found & expected) / max(len(expected), 1) if expected else 1.0)
     engine.close()
@@ -208,15 +132,15 @@ async def agreement(
 async def play(dsn: str, directory: Path, chunks: int) -> None:
     """Every death and return, one after the other, under load."""
     texts = Texts(5_000)
-    async with rows_of(dsn, directory, texts, chunks) as (hall, asker, stock):
+    async with rows_of(dsn, directory, texts, chunks) as (hall, client, stock):
         queries = texts.queries(QUERIES)
-        totals = await agreement(hall, asker, directory / "alone", stock, queries)
-        async with under_load(asker, totals) as load:
+        totals = await agreement(hall, client, directory / "alone", stock, queries)
+        async with under_load(client, totals) as load:
             await one_dies(hall)
             await a_row_dies(hall)
             await all_come_back(hall)
         print(load.shown())  # noqa: T201 - the issue asks
-        async with under_load(asker, totals):
+        async with under_load(client, totals):
             await one_joins(hall, chunks)
 
 

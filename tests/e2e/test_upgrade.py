@@ -43,6 +43,7 @@ assert OWN
 NEXT = f"{OWN.major}.{OWN.minor + 1}.0"
 BATCH = int(os.environ.get("UPGRADE_PAGES", "20"))  # pages that are added before each step
 DELAY = 0.15  # seconds between two requests, so that a batch takes at least three
+MAX_BATCHES_PER_STEP = 3
 WAIT_SECONDS = 120
 SETTINGS = {
     "USHER_ALLOW_PRIVATE": "127.0.0.0/8",
@@ -96,10 +97,14 @@ class Cluster:
 
     def replace(self, name: str, usher: Command) -> None:
         """Stop a process in order and start another version at the same address, with the same files."""
-        self.add_pages()
         self.steps += 1
         self.replaced = name
-        self.steps_during_crawl += self.crawled() < self.pages
+        # On a busy machine a batch may be crawled before its command ends.
+        for _ in range(MAX_BATCHES_PER_STEP):
+            self.add_pages()
+            if self.crawled() < self.pages:
+                self.steps_during_crawl += 1
+                break
         process = self.processes.pop(name)
         process.terminate()
         assert process.wait(WAIT_SECONDS) == 0, (name, self.log)

@@ -26,7 +26,9 @@ def parsed() -> argparse.Namespace:
         "--seed", type=int, default=None, help="chooses what is recrawled and searched"
     )
     parser.add_argument(
-        "--bounded", action="store_true", help="fewer pages, and end before the machine is back"
+        "--bounded",
+        action="store_true",
+        help="fewer pages, the shortest failover, and end before the machine is back",
     )
     parser.add_argument("--keep", action="store_true", help="keep logs and data of the run")
     parser.add_argument("--inside", type=Path, default=None, help=argparse.SUPPRESS)

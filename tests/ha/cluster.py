@@ -31,10 +31,11 @@ ROLE_OPTIONS = {"watchdog": WATCHDOG, "scheduler": (), "manager": ()}
 class HaCluster(Cluster):
     """Follows the page; what the page leaves to other pages is done as in the fault injection."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_bounded: bool) -> None:
         super().__init__(directory)
         self.places: dict[str, Place] = {}
-        steps = blocks()
+        self.faster = [block for block in blocks() if block.kind == "faster" and is_bounded]
+        steps = [block for block in blocks() if block.kind != "faster"]
         start = next(number for number, block in enumerate(steps) if USHER_UNIT in block.text)
         self.before, self.after = steps[:start], steps[start:]
 
@@ -59,7 +60,7 @@ class HaCluster(Cluster):
         for name in ("control1", "control2"):
             text = f'#!/bin/sh\nPYTHONPATH={python_path} exec {sys.executable} -m usher "$@"\n'
             self.places[name].add_program("usher", text)
-        for block in self.before:
+        for block in (*self.before, *self.faster):
             self.operator.follow(block)
 
     def create_schema(self) -> None:

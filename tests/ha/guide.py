@@ -2,7 +2,7 @@
 
 `<!-- ha: run pg1 pg2 -->` names the machines that run it. `<!-- ha: set -->` sets variables for all later blocks; a
 line that ends with "# on NAME" is for that machine. `<!-- ha: see -->` is the output of the block before it; "…" stands
-for anything.
+for anything. `<!-- ha: faster pg1 -->` is optional: the bounded run adds it.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "high-availability.md"
-BLOCK = re.compile(r"<!-- ha: (set|run|see)((?: \w+)*) -->\n```\w*\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"<!-- ha: (set|run|see|faster)((?: \w+)*) -->\n```\w*\n(.*?)```", re.DOTALL)
 OWN_LINE = re.compile(r"#\s+on (\w+)$")
 
 

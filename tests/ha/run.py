@@ -27,7 +27,7 @@ class HaRun(Run):
         self, directory: Path, kinds: Sequence[str], seed: int, *, is_bounded: bool
     ) -> None:
         plan = Plan(len(kinds), seed, 0, kinds, directory, "")
-        super().__init__(plan, HaCluster(directory))
+        super().__init__(plan, HaCluster(directory, is_bounded=is_bounded))
         self.is_bounded = is_bounded
         self.report = HaReport(seed)
         balanced = Searcher(self.cluster, BALANCED_FRONT, self.searchable, seed)

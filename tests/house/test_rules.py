@@ -43,7 +43,11 @@ KNOCK = {
 }  # fmt: skip
 # Every statement that runs for each batch, chunk or job, with parameters for which it reads rows. The tests of the SQL
 # functions check their plans (work.settle in test_guestbook.py, work.claim_links and others in test_chunks.py).
+CHUNK_FILE = {"kind": "content", "chunk": 7, "sha256": "a" * 64, "now": NOW}
 HOT: dict[str, dict[str, Any]] = {
+    "chunk_objects.request_upload": CHUNK_FILE,
+    "chunk_objects.set_stored": CHUNK_FILE,
+    "chunk_objects.page_of_objects": {**CHUNK_FILE, "latest_request": NOW, "n": 1000},
     "hosts.find": {"names": ["www.example7.com", "www.example8.com"]},
     "hosts.host_rules": {"names": ["www.example7.com", "www.example8.com"]},
     "hosts.host_removals": {"names": ["www.example7.com", "example7.com", "com"]},

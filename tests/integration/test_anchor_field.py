@@ -1,4 +1,4 @@
-"""Anchor texts in the index: a page is found by them, and a builder cannot send more than MGMT stores."""
+"""Anchor texts: linking pages can be compared, and a builder cannot send more than MGMT stores."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,31 +8,20 @@ import msgspec
 import pytest
 import tantivy
 
-from support.index.documents import HEAP, found, page
+from support.index.documents import HEAP, page
 from usher.errors import BadInput
 from usher.index import chunk_file, fields
-from usher.index.engine import Engine
+from usher.index.tantivy_engine import TantivyEngine
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    opened = Engine.open(tmp_path / "index", heap=HEAP)
+def engine(tmp_path: Path) -> Iterator[TantivyEngine]:
+    opened = TantivyEngine.open(tmp_path / "index", heap=HEAP)
     yield opened
     opened.close()
 
 
-def test_a_page_is_found_by_what_others_call_it(engine: Engine) -> None:
-    few = page("few", "Plain words.", anchors=(("The lighthouse", 1),), inlinks=1)
-    many = page("many", "Plain words.", anchors=(("The lighthouse", 30),), inlinks=30, depth=1)
-    engine.add(1, [few, many, page("none", "Plain words.")])
-    engine.commit()
-    assert found(engine, "lighthouse") == ["many", "few"]
-    assert found(engine, '"the lighthouse"') == ["many", "few"]
-    assert found(engine, "title:lighthouse") == []
-    assert sorted(found(engine, "plain -lighthouse")) == ["few", "many", "none"]
-
-
-def test_linking_pages_and_depth_can_be_compared(engine: Engine) -> None:
+def test_linking_pages_and_depth_can_be_compared(engine: TantivyEngine) -> None:
     engine.add(1, [page(f"p{n}", "words", inlinks=n, depth=9 - n) for n in range(10)])
     engine.commit()
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from support.index.documents import page
-from support.index.rows import Rows
+from support.index.rows import Rows, ServerProcess, filled
+from usher.errors import Unreachable
 from usher.query.language import parse_query
 from usher.search import cluster_map
 from usher.search.broker import Broker
@@ -94,6 +95,40 @@ async def test_a_server_that_no_map_lists_for_a_moment_is_still_asked(
         answer = await search(cluster)
         assert (answer.results.total, answer.partial) == (TOTAL, False)
         assert await becomes(cluster, lambda: not cluster.servers)
+
+
+async def test_a_search_waits_for_a_server_that_is_back(rows: Rows) -> None:
+    """During an upgrade the last available server stops before the front-end knows that another one is back."""
+    path = rows.directory / "engine"
+    filled(path, DOCUMENTS).close()
+    process = ServerProcess(path)
+    host = process.host
+    rows.maps.rows[1] = {host: list(DOCUMENTS)}
+    try:
+        async with rows.cluster() as cluster:
+            await asyncio.to_thread(process.kill)
+            with pytest.raises(Unreachable):
+                await Broker(cluster, deadline=0.2).search(parse_query("everywhere"))
+            process = ServerProcess(path, int(host.rpartition(":")[2]))
+            assert await asyncio.to_thread(lambda: process.host) == host
+            cluster.servers[host]._probe_at += 60
+            answer = await search(cluster)
+            assert (answer.results.total, answer.partial) == (TOTAL, False)
+    finally:
+        process.kill()
+
+
+async def test_a_search_waits_for_a_server_that_no_map_lists_yet(rows: Rows) -> None:
+    first = await rows.add(1, DOCUMENTS)
+    async with rows.cluster() as cluster:
+        await first.leave()
+        waiting = asyncio.create_task(search(cluster))
+        await asyncio.sleep(0.3)
+        del rows.maps.rows[1]
+        await rows.add(2, DOCUMENTS)
+        cluster._holdings_due = 0
+        answer = await waiting
+    assert (answer.results.total, answer.partial) == (TOTAL, False)
 
 
 async def test_a_silent_server_is_detected_without_a_query(rows: Rows) -> None:

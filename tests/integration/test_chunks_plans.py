@@ -5,14 +5,20 @@ import pytest
 from support.mgmt.admitted_pages import component
 from usher.db.pool import Connection, connect
 
+# These tables, or their partitions.
+STORED = """
+    select oid::regclass::text from pg_class
+    where relnamespace = 'work'::regnamespace and relkind = 'r' and relname ~ '^(hosts|chunk|guestbook(_p[0-9]+)?)$'
+"""
+
 
 async def many(conn: Connection, claim_at: str) -> None:
     """Five thousand hosts of ten pages that wait.
 
     Without autovacuum: after it the server plans again, and the blocks of its catalogs would be counted.
     """
-    for table in ("hosts", "guestbook", "chunk"):
-        await conn.execute(f"alter table work.{table} set (autovacuum_enabled = off)".encode())
+    for (table,) in await (await conn.execute(STORED)).fetchall():
+        await conn.execute(f"alter table {table} set (autovacuum_enabled = off)".encode())
     await conn.execute("insert into work.domain (tld, number, name) values (1, 1, 'many')")
     await conn.execute(
         f"""
@@ -123,4 +129,4 @@ async def test_a_report_reads_little_whatever_is_being_crawled(database: str, kn
             )
             numbers, paths = zip(*await rows.fetchall(), strict=True)
             counts.append(await blocks(conn, finish, me, chunk, back, list(numbers), list(paths)))
-        assert max(counts[2:]) < 400  # the others are planned, too
+        assert max(counts[2:]) < 450  # the others are planned, too

@@ -25,11 +25,13 @@ from usher.crawl.warc.writer import CrawlInfo
 from usher.http.client.mgmt_client import Client
 
 LEASE_SECONDS = 5
+MAX_LATE_SECONDS = 3
 CRAWL_DELAY_SECONDS = 0.1
 PAGES = 60  # of one chunk, which lasts longer than a lease
 HOST = "127.0.0.1:1"
 SETTINGS = {"USHER_CHUNK_LEASE": str(LEASE_SECONDS), "USHER_ALLOW_PRIVATE": "127.0.0.0/8"}
 CRAWLED = "select count(*) from work.chunk where state = 'crawled'"
+CLAIMED = "select count(*) from work.chunk where state = 'crawling'"
 SECONDS_OF_LEASE = "select extract(epoch from lease_until - clock_timestamp()) from work.chunk"
 
 
@@ -39,6 +41,7 @@ class Relay:
     def __init__(self, server: Mgmt) -> None:
         self.server = server
         self.is_cut = False
+        self.loses_answers = False
         self._stalled: set[StreamWriter] = set()
         self._writers: set[StreamWriter] = set()
 
@@ -50,10 +53,18 @@ class Relay:
         there, onward = await asyncio.open_connection(*self.server.place)
         self._writers |= {writer, onward}
         try:
-            await asyncio.gather(self._copy(reader, onward), self._copy(there, writer))
+            await asyncio.gather(self._copy(reader, onward), self._answer(there, writer))
         finally:
             writer.transport.abort()
             onward.transport.abort()
+
+    async def _answer(self, reader: StreamReader, writer: StreamWriter) -> None:
+        """Copy answers; while they are lost, the connection ends in place of each."""
+        with suppress(OSError):
+            while (data := await reader.read(65536)) and not self.loses_answers:
+                if not self.is_cut and writer not in self._stalled:
+                    writer.write(data)
+        writer.close()
 
     async def _copy(self, reader: StreamReader, writer: StreamWriter) -> None:
         with suppress(OSError):
@@ -71,7 +82,7 @@ async def crawling(server: Mgmt, directory: Path) -> AsyncIterator[Relay]:
     port = listener.sockets[0].getsockname()[1]
     client = Client(f"http://127.0.0.1:{port}", host=HOST, timeout=6, patience=60)
     async with listener, fetching() as fetcher, client as connection:
-        await connection.set_state("online", type="crawler", anew=True)
+        await connection.set_state("online", type="crawler", anew=True, renews_leases=True)
         async with PageVisitor(PolitenessPolicy(fetcher, connection)) as visitor:
             crawler = Crawler(
                 connection,
@@ -134,3 +145,19 @@ async def test_a_crawler_without_mgmt_stops_before_the_lease_ends(
     assert len(site.log) > before, "it goes on while the lease lasts"
     last = site.log[-1].at
     assert last < lease_end - 0.2, "the last tenth of the lease is not used"
+
+
+async def test_a_chunk_whose_claim_lost_its_answer_is_free_after_one_lease(
+    database: str, tmp_path: Path, site: Website
+) -> None:
+    """No crawler has it, so the calls of the crawler that claimed it must not renew its lease."""
+    with mgmt(database, tmp_path / "log", settings=SETTINGS) as server:
+        async with crawling(server, tmp_path / "content") as relay:
+            relay.loses_answers = True
+            add_slow_pages(database, site)
+            await wait_for(lambda: one(database, CLAIMED) == 1)
+            relay.loses_answers = False
+            await asyncio.sleep(LEASE_SECONDS + MAX_LATE_SECONDS)
+            seconds_left = float(one(database, SECONDS_OF_LEASE))
+    assert site.log == []
+    assert seconds_left < 0

@@ -9,7 +9,7 @@ import pytest
 from support.index.documents import HEAP, NOW, found
 from usher.crawl.page.parse import extract_documents
 from usher.index.document import IndexDocument, from_page
-from usher.index.engine import Engine
+from usher.index.tantivy_engine import TantivyEngine
 from usher.urls import Url, parse
 
 
@@ -25,9 +25,9 @@ def documents() -> Iterator[IndexDocument]:
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TantivyEngine]:
     path: Path = tmp_path_factory.mktemp("demo")
-    engine = Engine.open(path, heap=HEAP)
+    engine = TantivyEngine.open(path, heap=HEAP)
     engine.add(1, documents())
     engine.commit()
     yield engine
@@ -45,5 +45,5 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         ("how does a lens work", "lenses.html"),
     ],
 )
-def test_a_question_finds_its_page_first(engine: Engine, text: str, page: str) -> None:
+def test_a_question_finds_its_page_first(engine: TantivyEngine, text: str, page: str) -> None:
     assert found(engine, text)[0] == page

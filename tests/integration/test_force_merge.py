@@ -19,9 +19,9 @@ from usher.errors import Unreachable
 from usher.http.client.mgmt_client import Client
 from usher.index import loader as loading
 from usher.index.chunk_sources import ChunkSources
-from usher.index.engine import Engine
 from usher.index.force_merge import FILLER, MERGED_SEGMENTS, MIN_DOCUMENTS, read_segments
 from usher.index.loader import Loader
+from usher.index.tantivy_engine import TantivyEngine
 from usher.query.language import parse_query
 
 MANY = 5  # segments
@@ -29,7 +29,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from usher.index import force_merge
-from usher.index.engine import Engine
+from usher.index.tantivy_engine import TantivyEngine
 make_filler = force_merge.filler_document
 def dying():
     if not Path(sys.argv[2]).exists():
@@ -37,13 +37,13 @@ def dying():
         return make_filler()
     os.kill(os.getpid(), signal.SIGKILL)
 force_merge.filler_document = dying
-Engine.open(Path(sys.argv[1]), heap=15_000_000).force_merge()
+TantivyEngine.open(Path(sys.argv[1]), heap=15_000_000).force_merge()
 """
 
 
-def filled(path: Path, each: int = MIN_DOCUMENTS // MANY + 1, number: int = MANY) -> Engine:
+def filled(path: Path, each: int = MIN_DOCUMENTS // MANY + 1, number: int = MANY) -> TantivyEngine:
     """An index of so many segments."""
-    engine = Engine.open(path, heap=HEAP)
+    engine = TantivyEngine.open(path, heap=HEAP)
     for chunk in range(1, number + 1):
         words = ["velvet cloth" if n % 3 else "linen" for n in range(each)]
         engine.add(chunk, [page(f"{chunk}/{n}", f"{some} {n}") for n, some in enumerate(words)])
@@ -110,7 +110,7 @@ def test_a_kill_during_a_merge_loses_nothing(tmp_path: Path) -> None:
     script = [sys.executable, "-c", KILLED, str(tmp_path / "index"), str(tmp_path / "once")]
     done = subprocess.run(script, check=False, timeout=60, env=dict(os.environ))
     assert done.returncode == -signal.SIGKILL
-    engine = Engine.open(tmp_path / "index", heap=HEAP)
+    engine = TantivyEngine.open(tmp_path / "index", heap=HEAP)
     assert (engine.search(parse_query("velvet")).total, engine.documents) == (total, documents)
     assert engine.chunks() == set(range(1, MANY + 1))
     assert engine.not_loaded() == set()

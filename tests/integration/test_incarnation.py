@@ -25,6 +25,7 @@ from support.mgmt.plain_components import Component, at_once
 from support.processes.commands import usher
 from usher.api.incarnation_cache import IncarnationCache
 from usher.db.pool import Connection, Database, connect
+from usher.index.holdings import INSTALLATION_DIGITS
 from usher.messages.index_server import HeldChunk, HoldingsComparison
 from usher.mgmt import chunks, incarnation, missing_chunks, placements, server_maps
 from usher.mgmt.missing_chunks import MissingFile
@@ -68,6 +69,7 @@ async def test_a_new_incarnation_has_another_id_and_ids_that_were_never_issued(
     assert (await incarnation.current(conn)).id == after
     [new] = await build(conn, 1)
     assert new == STEP + 1 > last
+    assert after[-INSTALLATION_DIGITS:] == before.id[-INSTALLATION_DIGITS:]
     await incarnation.begin(conn, "restored again")
     assert await build(conn, 1) == [2 * STEP + 1]
     assert await component(conn, "new:1", "crawler") > STEP

@@ -8,7 +8,7 @@ import pytest
 
 from support.mgmt.chunk_trade import Trade, component, free_bind, soon, trading
 from support.processes.crawls import EMBEDDED
-from usher.index.engine import Engine
+from usher.index.tantivy_engine import TantivyEngine
 
 pytestmark = EMBEDDED
 CHUNKS, KILLS = 40, 6
@@ -39,7 +39,7 @@ async def test_a_killed_server_has_what_mgmt_believes(database: str, tmp_path: P
             server.terminate()
             assert await asyncio.to_thread(server.wait, 30) == 0
     [directory] = (tmp_path / "index").glob("127*/engine")
-    engine = Engine.open(directory)
+    engine = TantivyEngine.open(directory)
     try:
         assert engine.chunks() == set(chunks)
         assert engine.documents == 2 * len(chunks)

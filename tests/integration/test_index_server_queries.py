@@ -12,8 +12,8 @@ from support.index.stack import post
 from support.mgmt.chunk_trade import ANY, soon
 from usher.http.server.component import serve_component
 from usher.index import rpc_handlers
-from usher.index.engine import Engine
 from usher.index.rpc_handlers import QueryHandlers
+from usher.index.tantivy_engine import TantivyEngine
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_fields_of_a_newer_front_end_are_ignored(handlers: int, path: str)
 
 @pytest.fixture(scope="module")
 async def handlers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[int]:
-    engine = Engine.open(tmp_path_factory.mktemp("engine"))
+    engine = TantivyEngine.open(tmp_path_factory.mktemp("engine"))
     made = QueryHandlers(1)
     made.engine = engine
     try:
@@ -71,7 +71,7 @@ async def handlers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[in
 
 
 async def test_a_busy_server_refuses_requests_at_once(tmp_path: Path) -> None:
-    engine = Engine.open(tmp_path)
+    engine = TantivyEngine.open(tmp_path)
     made = QueryHandlers(1, max_waiting=3)
     made.engine = engine
     hold = threading.Event()

@@ -128,6 +128,38 @@ async def test_fewer_rows_only_if_nothing_is_lost(conn: Connection) -> None:
             await admin.set_rows(conn, wrong, now=NOW)
 
 
+async def test_a_removed_row_leaves_its_number_to_the_last(conn: Connection) -> None:
+    made = await every_stage(conn)
+    await admin.set_rows(conn, 3, now=NOW)
+    servers = [await server(conn, f"s{number}") for number in range(3)]
+    await conn.execute(PLACE, [made["propagated"], servers[0].id, 1, "loaded", NOW])
+    with pytest.raises(Conflict, match="in row 1 only"):
+        await admin.remove_row(conn, 1, now=NOW)
+    for wrong in (0, 4):
+        with pytest.raises(BadInput, match="rows 1 to 3"):
+            await admin.remove_row(conn, wrong, now=NOW)
+    await conn.execute(PLACE, [made["propagated"], servers[2].id, 3, "loaded", NOW])
+    await conn.execute(PLACE, [made["built"], servers[2].id, 3, "wanted", NOW])
+    await placements.plan(conn, now=NOW)
+    assert await admin.remove_row(conn, 1, now=NOW) == ["s0"]
+    await placements.plan(conn, now=NOW)
+    assert await components.row_count(conn) == 2
+    await server(conn, "s0")  # it calls once more
+    rows = {
+        one.host: one.row for one in await components.list_components(conn, type="index-server")
+    }
+    assert rows == {"s0": None, "s1": 2, "s2": 1}
+    shown = await queries.show_chunk(conn, made["propagated"])
+    assert [(one.row, one.host, one.state) for one in shown.placements] == [
+        (1, "s2", "loaded"), (2, "s1", "wanted"),
+    ]  # fmt: skip
+    shown = await queries.show_chunk(conn, made["built"])
+    assert {(one.row, one.host) for one in shown.placements} == {(1, "s2"), (2, "s1")}
+    assert await admin.remove_row(conn, 2, now=NOW) == ["s1"]
+    with pytest.raises(BadInput, match="only row"):
+        await admin.remove_row(conn, 1, now=NOW)
+
+
 async def test_rows_do_not_end_while_a_copy_is_dropped(database: str) -> None:
     """The only other copy goes in a transaction that ends later than the look for it."""
     async with await connect(database) as conn, await connect(database) as other:

@@ -38,7 +38,7 @@ async def many_pages(conn: Connection) -> None:
 
 
 def reads(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if node.get("Relation Name") == "guestbook":
+    if node.get("Relation Name", "").startswith("guestbook"):
         yield node
     for below in node.get("Plans", ()):
         yield from reads(below)
@@ -50,7 +50,7 @@ async def pages_read(conn: Connection, name: str, given: dict[str, Any]) -> int:
     rows = await conn.execute(b"explain (analyze, format json) " + query, given)
     [(plan,)] = await rows.fetchall()
     nodes = list(reads((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]))
-    assert not [node for node in nodes if node["Node Type"] == "Seq Scan"], nodes
+    assert not [node for node in nodes if node["Node Type"] == "Seq Scan" and node["Actual Loops"]]
     return int(
         sum(
             (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]

@@ -88,14 +88,30 @@ def test_a_hint_repeats_the_data_directory(tmp_path: Path) -> None:
     assert "→ Start one with `usher front`" in ran.err
 
 
-def test_a_hint_begins_as_the_user_called_the_launcher(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "usher", tmp_path)
-    shutil.copy(ROOT / "requirements.lock", tmp_path)
-    (tmp_path / ".venv/bin").mkdir(parents=True)
-    shutil.copy(ROOT / "requirements.lock", tmp_path / ".venv")
-    python = tmp_path / ".venv/bin/python"
+def make_checkout(directory: Path) -> None:
+    """Make a directory with the launcher of a checkout, which is installed."""
+    (directory / ".venv/bin").mkdir(parents=True)
+    shutil.copy(ROOT / "usher", directory)
+    shutil.copy(ROOT / "requirements.lock", directory)
+    shutil.copy(ROOT / "requirements.lock", directory / ".venv")
+    python = directory / ".venv/bin/python"
     python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     python.chmod(0o755)
+
+
+def test_links_to_the_launcher_run_it(tmp_path: Path) -> None:
+    make_checkout(tmp_path / "a checkout")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/first").symlink_to("../a checkout/usher")
+    (tmp_path / "bin/second").symlink_to(tmp_path / "bin/first")
+    for name in ("first", "second"):
+        words = [str(tmp_path / "bin" / name), "version"]
+        ran = subprocess.run(words, cwd="/", capture_output=True, text=True, check=False)
+        assert (ran.stdout, ran.stderr) == (f"usher {__version__}\n", "")
+
+
+def test_a_hint_begins_as_the_user_called_the_launcher(tmp_path: Path) -> None:
+    make_checkout(tmp_path)
     words = ["./usher", "--data", "data", "search", "--front", "http://127.0.0.1:1", "cat"]
     ran = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 5
@@ -105,12 +121,12 @@ def test_a_hint_begins_as_the_user_called_the_launcher(tmp_path: Path) -> None:
 def test_settings_show_value_and_origin(tmp_path: Path) -> None:
     (tmp_path / "usher.toml").write_text("pool_size = 3\n")
     ran = usher(
-        "settings", "--json", environment=to("postgresql://me:secret@here/db"), cwd=tmp_path
+        "settings", "--json", environment=to("postgresql://me:pa55w0rd@here/db"), cwd=tmp_path
     )
     shown = {one["name"]: one for one in ran.json}
     assert (shown["pool_size"]["value"], shown["pool_size"]["origin"]) == ("3", "usher.toml")
     assert shown["database_url"]["origin"] == "DATABASE_URL"
-    assert "secret" not in ran.out
+    assert "pa55w0rd" not in ran.out
     assert usher("settings", cwd=tmp_path).out.startswith("SETTING")
 
 

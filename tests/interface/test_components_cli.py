@@ -114,6 +114,18 @@ def test_rows_are_shown_and_set(furnished: str) -> None:
         assert at(furnished, "components", "rows", "--yes", "--set", wrong).code == 2
 
 
+def test_a_row_is_removed(furnished: str) -> None:
+    at(furnished, "components", "rows", "--set", "3")
+    asked = at(furnished, "components", "rows", "--remove", "3")
+    assert (asked.code, "--yes" in asked.err) == (2, True)
+    removed = at(furnished, "components", "rows", "--remove", "3", "--yes", "--json")
+    assert "row 3 is removed" in removed.err
+    assert [one["row"] for one in removed.json] == [1, 2]
+    both = at(furnished, "components", "rows", "--remove", "1", "--set", "1")
+    assert (both.code, "either --set or --remove" in both.err) == (2, True)
+    assert at(furnished, "components", "rows", "--remove", "9", "--yes").code == 2
+
+
 def test_chunks_are_listed_shown_and_retried(furnished: str) -> None:
     def listed(*words: str) -> list[int]:
         return [one["id"] for one in at(furnished, "chunks", "list", "--json", *words).json]

@@ -18,7 +18,7 @@ from support.mgmt.mgmt_process import mgmt
 from support.processes.commands import usher
 
 TREE = Path(__file__).parents[2]
-LOCKS = ["requirements.lock", "requirements-dev.lock", "requirements-uv.lock"]
+LOCKS = [f"requirements{name}.lock" for name in ("", "-dev", "-s3", "-uv")]
 TOKEN = "a-token-for-this-test-0123456789"
 
 

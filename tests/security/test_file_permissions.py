@@ -16,7 +16,7 @@ from usher.chunk_store import ChunkStore, PartialFile, keep_files_private
 from usher.index import chunk_file
 from usher.index.claimed_chunks import ClaimedChunks
 from usher.index.component_lifecycle import lock_directory
-from usher.index.engine import Engine
+from usher.index.tantivy_engine import TantivyEngine
 from usher.messages.builder import ContentChunk
 from usher.private_files import make_data_directory
 
@@ -87,7 +87,7 @@ def test_files_of_tantivy(tmp_path: Path) -> None:
     data = tmp_path / "data"
     keep_files_private(data)
     assert stat.S_IMODE(data.stat().st_mode) == ROOT_DATA_MODE
-    engine = Engine.open(data / "index" / "host" / "engine")
+    engine = TantivyEngine.open(data / "index" / "host" / "engine")
     try:
         engine.add(7, documents(7, LINKS, LINKS))
         engine.commit()

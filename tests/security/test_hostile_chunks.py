@@ -65,8 +65,8 @@ import sys
 from pathlib import Path
 from usher.errors import BadInput
 from usher.index import chunk_file
-from usher.index.engine import Engine
-engine = Engine.open(Path(sys.argv[2]))
+from usher.index.tantivy_engine import TantivyEngine
+engine = TantivyEngine.open(Path(sys.argv[2]))
 try:
     engine.add(7, chunk_file.read(Path(sys.argv[1]), 7)[1])
 except BadInput as error:
@@ -101,13 +101,13 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from usher.index.document import IndexDocument
-from usher.index.engine import Engine
+from usher.index.tantivy_engine import TantivyEngine
 headings = ("a b c d e " * 30,) * 200
 documents = (
     IndexDocument(f"a.org/{n}", f"https://a.org/{n}", "a.org", 7, datetime.now(UTC), headings=headings)
     for n in range(100)
 )
-engine = Engine.open(Path(sys.argv[1]))
+engine = TantivyEngine.open(Path(sys.argv[1]))
 engine.add(7, documents)
 engine.commit()
 print(engine.chunks(), engine.documents)

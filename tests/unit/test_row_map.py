@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usher.messages.front_end import ServerRow
+from usher.messages.front_end import ClusterMap, MappedServer, ServerRow
+from usher.search.cluster_map import holdings_in
 from usher.search.row_map import DEPARTED_SECONDS, RowMap, SearchRow
 
 
@@ -99,6 +100,23 @@ def test_a_row_may_consist_of_servers_on_probation_only() -> None:
     seats = RowMap()
     seats.update([ServerRow(2, ["b"])], {2: {"b": [1, 2]}}, 0.0, {1: {"a": [1, 2]}})
     assert seats.rows == (SearchRow(1, ("a",), probation=True), SearchRow(2, ("b",)))
+
+
+def test_a_renumbered_row_has_its_chunks_at_once() -> None:
+    """Row 1 was removed, and row 2 got its number, but the holdings are still those of before."""
+    seats, before = RowMap(), [ServerRow(1, ["old"]), ServerRow(2, ["new"])]
+    old, new = MappedServer("old", [1, 2]), MappedServer("new", [1, 2])
+    cluster = ClusterMap(rows=[[old], [new]])
+    seats.update(before, holdings_in(before, cluster), 0.0)
+    assert holdings_in(before, cluster) == {1: {"old": [1, 2]}, 2: {"new": [1, 2]}}
+    after = [ServerRow(1, ["new"])]
+    seats.update(after, holdings_in(after, cluster), 1.0)
+    assert seats.rows == (SearchRow(1, ("new",)),)
+    assert seats.missing_share(["new"]) == 0
+    later = ClusterMap(rows=[[new]])
+    seats = RowMap()
+    seats.update(before, holdings_in(before, later), 2.0)
+    assert [row.lost for row in seats.rows if row.servers == ("new",) and not row.behind] == [0]
 
 
 drawings = st.dictionaries(

@@ -12,6 +12,7 @@ from usher.api.mgmt_calls import (
     refuse_lost_lease,
     require_chunk,
 )
+from usher.api.uploads import record_upload
 from usher.db.pool import Connection
 from usher.http.server.bodies import check_count
 from usher.http.server.endpoint import EndpointList
@@ -36,6 +37,7 @@ from usher.mgmt import (
     placements,
     site_templates,
 )
+from usher.mgmt.chunk_objects import object_key
 from usher.mgmt.chunks import ChunkToBuild
 from usher.mgmt.components import ComponentRecord
 from usher.mgmt.missing_chunks import MissingFile
@@ -62,7 +64,7 @@ async def get_content_chunks(call: MgmtCall[BuildQuery]) -> list[ContentChunk]:
     links = await links_of(call, [chunk.chunk_id for chunk in claimed])
     # After the links: a page whose template changes later is scheduled to be indexed again.
     templates, samples = await templates_of(call, claimed)
-    return [
+    answer = [
         content_chunk(
             chunk,
             sources.get(chunk.chunk_id),
@@ -73,6 +75,12 @@ async def get_content_chunks(call: MgmtCall[BuildQuery]) -> list[ContentChunk]:
         )
         for chunk in claimed
     ]
+    urls = call.context.chunk_urls
+    for message in answer:
+        message.upload = urls.has_store
+    await urls.sign(answer)
+    await urls.sign(source for message in answer for source in message.made_of or [])
+    return answer
 
 
 async def claim(
@@ -87,6 +95,7 @@ async def claim(
         now=database_time(call),
         alone=alone,
         compact=call.body.compact,
+        with_store=call.context.chunk_urls.has_store,
     )
 
 
@@ -98,6 +107,7 @@ def content_chunk(
     templates: list[SiteTemplate],
     samples: dict[str, int],
 ) -> ContentChunk:
+    key = object_key("content", chunk.chunk_id, chunk.sha256 or "")
     return ContentChunk(
         chunk_id=chunk.chunk_id,
         host=chunk.host or "",
@@ -110,6 +120,7 @@ def content_chunk(
         links=[page for page in links if sources or page.depth or page.inlinks],
         templates=templates,
         samples=samples,
+        url=key if chunk.is_stored else "",
     )
 
 
@@ -200,6 +211,8 @@ async def settle(
                 conn, builder.id, chunk, sha256=report.sha256, size=report.bytes, now=now
             )
             if is_built:
+                if report.stored:
+                    await record_upload(conn, "index", chunk, report.sha256, now)
                 await placements.place_chunks(conn, [chunk], now=now)
                 await site_templates.add_samples(conn, chunk, report.samples)
             return is_built

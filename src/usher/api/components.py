@@ -52,6 +52,8 @@ async def set_component_state(call: MgmtCall[ComponentStateRequest]) -> Componen
             version=declared_version(request),
             now=now,
         )
+        if request.renews_leases:
+            await components.set_renews_leases(conn, component.id)
         if request.anew and component.type == "crawler":
             await chunks.restart_crawler(conn, component.id, n=MAX_CHUNKS_PER_REQUEST, now=now)
     callers.forget_host(call.caller, request.host)

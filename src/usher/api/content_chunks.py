@@ -17,6 +17,7 @@ from usher.api.mgmt_calls import (
     refuse_lost_lease,
     require_chunk,
 )
+from usher.api.uploads import record_upload
 from usher.db.pool import Connection
 from usher.door import guestbook
 from usher.door.guestbook import FetchResult
@@ -50,7 +51,7 @@ async def set_content_state(call: MgmtCall[ContentChunkReport]) -> ChunkState:
     report, chunk = call.body, chunk_number(call.body.chunk_id)
     roles = PROPAGATORS if report.state == "propagated" else CRAWLER
     component = await calling_component(call, *roles)
-    is_single_statement = report.state == "crawled" and not report.pages
+    is_single_statement = report.state == "crawled" and not report.pages and not report.stored
     async with mgmt_connection(call, alone=is_single_statement) as conn:
         if is_single_statement:
             if not await finish(call, conn, component, chunk):
@@ -103,6 +104,8 @@ async def finish(
         # A crawler that reports pages reports all that it fetched; the other pages become due again.
         back=None if report.pages is None else True,
     )
+    if finished is not None and report.stored:
+        await record_upload(conn, "content", chunk, report.sha256, database_time(call))
     return finished is not None
 
 

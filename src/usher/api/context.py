@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from usher.api.callers import Caller, Callers
+from usher.api.chunk_urls import ChunkUrls
 from usher.api.claim_batcher import ClaimBatcher
 from usher.api.incarnation_cache import IncarnationCache
 from usher.api.server_map import ServerMap
@@ -43,6 +44,7 @@ class MgmtContext:
     claims: ClaimBatcher
     tickets: TicketIssuer
     incarnation: IncarnationCache
+    chunk_urls: ChunkUrls
     is_open: bool = False  # callers on this machine need no proof for `local` endpoints
 
 

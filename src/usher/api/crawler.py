@@ -71,7 +71,8 @@ async def get_links(call: MgmtCall[LinksQuery]) -> LinkChunk:
     if not query.pages:
         return LinkChunk(chunk.chunk_id, links)
     lease = limits.lease.total_seconds()
-    return LinkChunk(chunk.chunk_id, links, pages_to_fetch(chunk.pages), lease)
+    upload = call.context.chunk_urls.has_store
+    return LinkChunk(chunk.chunk_id, links, pages_to_fetch(chunk.pages), lease, upload)
 
 
 def pages_to_fetch(pages: list[ClaimedPage]) -> list[PageToFetch]:

@@ -14,6 +14,7 @@ from usher.api import (
     query_stats,
     removals,
     tickets,
+    uploads,
 )
 from usher.api.context import MgmtEndpoint
 from usher.api.mgmt_calls import record_caller, retry_on_conflict
@@ -28,6 +29,7 @@ PARTS: Final[Sequence[Sequence[MgmtEndpoint]]] = (
     query_stats.ENDPOINTS,
     host_reports.ENDPOINTS,
     tickets.ENDPOINTS,
+    uploads.ENDPOINTS,
     removals.ENDPOINTS,
 )
 # Handlers that do not identify the caller; the call is still a sign of life of a component in this role.

@@ -81,6 +81,10 @@ async def chunks_to_load(
         chunks = await wanted_chunks(conn, server, query)
         if not chunks and await placements.fill_new_server(conn, server, now=database_time(call)):
             chunks = await wanted_chunks(conn, server, query)
+    urls = call.context.chunk_urls
+    if not urls.has_store:  # the server would take a chunk for lost that is in the store
+        chunks = [chunk for chunk in chunks if not chunk.url]
+    await urls.sign(chunks)
     return chunks
 
 

@@ -11,6 +11,7 @@ from usher.api import door, job_runs, jobs, openapi, probes, tasks
 from usher.api import endpoints as mgmt
 from usher.api.app import make_app
 from usher.api.callers import Callers
+from usher.api.chunk_urls import open_chunk_urls
 from usher.api.claim_batcher import ClaimBatcher
 from usher.api.context import UNLIMITED_WAIT, ClaimLimits, MgmtContext
 from usher.api.incarnation_cache import IncarnationCache
@@ -118,7 +119,8 @@ async def open_context(
     is_open: bool = True,
     skipped_hosts: Sequence[int] = (),
 ) -> AsyncIterator[MgmtContext]:
-    """Migrate and open the databases, each under its role."""
+    """Migrate and open the databases, each under its role, and open the object store."""
+    urls = await open_chunk_urls(settings)
     with open_areas(settings) as areas:
         await migrate.ensure(areas, SCHEMAS, patience=settings.connect_timeout)
         async with (
@@ -143,6 +145,7 @@ async def open_context(
                 claims=ClaimBatcher(mgmt_db),
                 tickets=TicketIssuer(mgmt_db, offline_grace=settings.offline_grace),
                 incarnation=IncarnationCache(mgmt_db, callers.forget_all),
+                chunk_urls=urls,
                 is_open=is_open,
             )
 

@@ -4,14 +4,16 @@ A chunk file never changes: it is replaced or deleted as a whole. So a file with
 same file, and each pass copies only what is new.
 """
 
+import asyncio
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from usher.backup.contents import FILES, Backup, checksum
-from usher.backup.progress import OnProgress
+from usher.backup.progress import OnProgress, run_in_thread
 from usher.chunk_store import (
     BUILT_DIRECTORY,
     CONTENT_DIRECTORY,
@@ -72,55 +74,105 @@ class CopiedFile:
         return self.chunk_id, self.is_index, self.sha256
 
 
-class ChunkCopies:
-    """The chunk files in a backup, by their path in the data directory.
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A chunk file in the data directory; `name` is its path there."""
 
-    Unchanged files of `base`, an earlier backup, are hard links to it.
-    """
+    name: str
+    path: Path
+    chunk_id: int
+    is_index: bool
 
-    def __init__(self, data: Path, directory: Path, base: Backup | None = None) -> None:
-        self.data, self.target = data, directory / FILES
+
+class ChunkCopies(ABC):
+    """The chunk files in a backup, by their path in the data directory."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
         self.copies: dict[str, CopiedFile] = {}
         self.copied_bytes = 0
         self._present: set[str] = set()  # in the data directory, at the last pass
-        self._base = base.directory / FILES if base else None
-        self._base_sums: Mapping[str, str] = base.data_files() if base else {}
 
-    def copy_new(self, on_progress: OnProgress) -> int:
+    @abstractmethod
+    async def copy_new(self, on_progress: OnProgress) -> int:
         """Copy the files that are new; return how many."""
-        files = [
-            (path, chunk, component_store.suffix == INDEX_SUFFIX)
+
+    @abstractmethod
+    async def remove_unneeded(self, needed: Iterable[NeededFile]) -> None:
+        """Remove files that are neither in the data directory nor needed, and what an interrupted run left."""
+
+    def missing(self, needed: Iterable[NeededFile]) -> list[NeededFile]:
+        """Those of these files that the backup does not have."""
+        keys = {copy.key for copy in self.copies.values()}
+        return [file for file in needed if file.key not in keys]
+
+    def _source_files(self) -> list[SourceFile]:
+        self._present.clear()
+        return [
+            SourceFile(
+                path.relative_to(self.data).as_posix(),
+                *(path, chunk, component_store.suffix == INDEX_SUFFIX),
+            )
             for component_store in component_stores(self.data)
             for chunk in component_store.chunks()
             for path in [component_store.path(chunk)]
         ]
-        self._present.clear()
-        new = 0
-        for number, (path, chunk, is_index) in enumerate(files, 1):
-            new += self._copy(path, chunk, is_index=is_index)
+
+    def _new_state(self, source: SourceFile) -> os.stat_result | None:
+        """The state of a file unless the backup has it in this state; None if it was deleted."""
+        try:
+            state = source.path.stat()
+        except FileNotFoundError:
+            return None
+        self._present.add(source.name)
+        before = self.copies.get(source.name)
+        is_known = before and (before.size, before.mtime_ns) == (state.st_size, state.st_mtime_ns)
+        return None if is_known else state
+
+    def _add(self, source: SourceFile, size: int, time: int, sha256: str) -> None:
+        copy = CopiedFile(source.chunk_id, source.is_index, size, time, sha256)
+        self.copies[source.name] = copy
+
+    def _forget_unneeded(self, needed: Iterable[NeededFile]) -> None:
+        keys = {file.key for file in needed}
+        for name, copy in list(self.copies.items()):
+            if name not in self._present and copy.key not in keys:
+                del self.copies[name]
+
+
+class DirectoryCopies(ChunkCopies):
+    """Copies in a directory; unchanged files of `base`, an earlier backup, are hard links to it."""
+
+    def __init__(self, data: Path, directory: Path, base: Backup | None = None) -> None:
+        super().__init__(data)
+        self.target = directory / FILES
+        self._base = base.directory / FILES if base else None
+        self._base_sums: Mapping[str, str] = base.data_files() if base else {}
+
+    async def copy_new(self, on_progress: OnProgress) -> int:
+        return await run_in_thread(self._copy_all, on_progress)
+
+    def _copy_all(self, on_progress: OnProgress) -> int:
+        files, new = self._source_files(), 0
+        for number, file in enumerate(files, 1):
+            new += self._copy(file)
             on_progress("Copying files", number, len(files))
         return new
 
-    def _copy(self, path: Path, chunk: int, *, is_index: bool) -> bool:
+    def _copy(self, source: SourceFile) -> bool:
         """Copy a file unless the backup has it; return whether it is new. Does nothing if it was deleted."""
-        name = path.relative_to(self.data).as_posix()
-        try:
-            state = path.stat()
-        except FileNotFoundError:
+        state = self._new_state(source)
+        if state is None:
             return False
-        self._present.add(name)
         size, time = state.st_size, state.st_mtime_ns
-        before = self.copies.get(name)
-        if before and (before.size, before.mtime_ns) == (size, time):
-            return False
-        sha256 = self._existing(name, size, time)
+        sha256 = self._existing(source.name, size, time)
         if not sha256:
-            file = copy_file(path, self.target / name)
+            file = copy_file(source.path, self.target / source.name)
             if file is None:
                 return False
             sha256, size = file.sha256, file.size
             self.copied_bytes += size
-        self.copies[name] = CopiedFile(chunk, is_index, size, time, sha256)
+        self._add(source, size, time, sha256)
         return True
 
     def _existing(self, name: str, size: int, time: int) -> str:
@@ -138,17 +190,11 @@ class ChunkCopies:
             return self._base_sums[name]
         return ""
 
-    def missing(self, needed: Iterable[NeededFile]) -> list[NeededFile]:
-        """Those of these files that the backup does not have."""
-        keys = {copy.key for copy in self.copies.values()}
-        return [file for file in needed if file.key not in keys]
+    async def remove_unneeded(self, needed: Iterable[NeededFile]) -> None:
+        self._forget_unneeded(needed)
+        await asyncio.to_thread(self._remove_unknown)
 
-    def remove_unneeded(self, needed: Iterable[NeededFile]) -> None:
-        """Remove files that are neither in the data directory nor needed, and what an interrupted run left."""
-        keys = {file.key for file in needed}
-        for name, copy in list(self.copies.items()):
-            if name not in self._present and copy.key not in keys:
-                del self.copies[name]
+    def _remove_unknown(self) -> None:
         for path in [*self.target.rglob("*")]:
             if path.is_file() and path.relative_to(self.target).as_posix() not in self.copies:
                 path.unlink()

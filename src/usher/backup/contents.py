@@ -48,6 +48,12 @@ class Backup:
     directory: Path
     info: BackupInfo
     sums: Mapping[str, str]
+    source: str = ""  # its URL, if it was downloaded from object storage
+
+    @property
+    def name(self) -> str:
+        """How the operator names it."""
+        return self.source or str(self.directory.absolute())
 
     def data_files(self) -> dict[str, str]:
         """The checksum of each file of the data directory, by its path there."""
@@ -63,7 +69,7 @@ class Backup:
 class DamagedFile:
     """A file that differs from what the backup states about it."""
 
-    path: Path
+    path: Path | str  # a URL in object storage
     reason: str
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,9 +19,15 @@ from typing import Final
 
 from usher import __version__
 from usher.backup import contents, role_passwords
-from usher.backup.chunk_copies import ChunkCopies, NeededFile, copy_file, needed_files
+from usher.backup.chunk_copies import (
+    ChunkCopies,
+    DirectoryCopies,
+    NeededFile,
+    copy_file,
+    needed_files,
+)
 from usher.backup.contents import Backup, BackupInfo
-from usher.backup.progress import OnProgress, run_in_thread
+from usher.backup.progress import OnProgress
 from usher.chunk_store import translate_disk_errors
 from usher.crawl.own_endpoints import PORTS_FILE
 from usher.db.areas import SCHEMAS, AreaDatabases
@@ -54,8 +60,14 @@ class BackupRun:
     missing: Sequence[NeededFile] = ()
     snapshots: int = 0
 
-    async def copy_files(self) -> int:
-        return await run_in_thread(self.copies.copy_new, self.on_progress)
+    async def run(self, areas: AreaDatabases) -> BackupInfo:
+        """Copy the files, dump the database, and write the checksums."""
+        # The second pass copies what appeared during the first, so that the pass in the snapshot is short.
+        if await self.copies.copy_new(self.on_progress):
+            await self.copies.copy_new(self.on_progress)
+        await self.dump(areas)
+        await self.copies.remove_unneeded(self.needed)
+        return await asyncio.to_thread(self.finish)
 
     async def dump(self, areas: AreaDatabases) -> None:
         """Dump the database; take another snapshot if files that it needs were deleted meanwhile."""
@@ -81,7 +93,7 @@ class BackupRun:
             return
         self.snapshots += 1
         self.taken = datetime.now(UTC)
-        await self.copy_files()
+        await self.copies.copy_new(self.on_progress)
         self.needed = await needed_files(conn)
         self.missing = self.copies.missing(self.needed)
         is_deleted = any(file.is_local(self.copies.data) for file in self.missing)
@@ -94,7 +106,6 @@ class BackupRun:
 
     def finish(self) -> BackupInfo:
         """Add the settings and the ports, and write the checksums."""
-        self.copies.remove_unneeded(self.needed)
         data, directory = self.copies.data, self.directory
         copy_file(data / PORTS_FILE, directory / contents.FILES / PORTS_FILE)
         if self.loaded.file:
@@ -131,8 +142,12 @@ class BackupRun:
             chunks=len(self.needed),
             missing=len(self.missing),
             files=len(sums),
-            bytes=sum((self.directory / path).stat().st_size for path in sums),
+            bytes=sum(self.file_bytes(path) for path in sums),
         )
+
+    def file_bytes(self, path: str) -> int:
+        copy = self.copies.copies.get(path.removeprefix(f"{contents.FILES}/"))
+        return copy.size if copy else (self.directory / path).stat().st_size
 
 
 async def create(
@@ -146,13 +161,9 @@ async def create(
     """Create a backup, or complete one that was interrupted; return it and the bytes of chunk files copied now."""
     data = loaded.settings.data.absolute()
     async with unfinished_backup(directory, data) as started:
-        copies = ChunkCopies(data, directory, base)
-        run = BackupRun(loaded, directory, copies, on_progress, started)
-        # The second pass copies what appeared during the first, so that the pass in the snapshot is short.
-        if await run.copy_files():
-            await run.copy_files()
-        await run.dump(areas)
-        return await asyncio.to_thread(run.finish), copies.copied_bytes
+        copies = DirectoryCopies(data, directory, base)
+        info = await BackupRun(loaded, directory, copies, on_progress, started).run(areas)
+        return info, copies.copied_bytes
 
 
 @asynccontextmanager
@@ -167,16 +178,26 @@ async def unfinished_backup(directory: Path, data: Path) -> AsyncIterator[str]:
             raise Conflict(f"Another process writes the backup {directory}.")
         stored = os.pread(lock.fileno(), MAX_STATE_BYTES, 0)
         state = json.loads(stored) if stored else {}
-        if state and state["data"] != str(data):
-            raise BadInput(
-                f"{directory} is an unfinished backup of {state['data']}, not of {data}.",
-                hint="Name a new directory.",
-            )
+        check_same_data(directory, state, data)
         if not state:
-            state = {"data": str(data), "started": datetime.now(UTC).isoformat(timespec="seconds")}
+            state = new_state(data)
             with translate_disk_errors(directory):
                 os.pwrite(lock.fileno(), json.dumps(state).encode(), 0)
         yield state["started"]
+
+
+def new_state(data: Path) -> dict[str, str]:
+    """What `unfinished.json` states."""
+    return {"data": str(data), "started": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+def check_same_data(backup: object, state: Mapping[str, str], data: Path) -> None:
+    """Refuse to continue the unfinished backup of another data directory."""
+    if state and state["data"] != str(data):
+        raise BadInput(
+            f"{backup} is an unfinished backup of {state['data']}, not of {data}.",
+            hint="Name a new directory.",
+        )
 
 
 def check_target(directory: Path) -> None:

@@ -22,6 +22,7 @@ from usher.chunk_store import (
     CONTENT_DIRECTORY,
     INDEX_DIRECTORY,
     component_stores,
+    make_folder,
     translate_disk_errors,
 )
 from usher.crawl.own_endpoints import PORTS_FILE
@@ -90,7 +91,7 @@ async def restore(
 async def restore_database(areas: AreaDatabases, data: Path, backup: Backup, pg_bin: str) -> None:
     """Restore the dump; sets the marker, and removes it again if a failure changed nothing."""
     before, was_marked = await incarnation(areas), restore_marker.is_marked(data)
-    restore_marker.set_marker(data, backup.directory.absolute())
+    restore_marker.set_marker(data, backup.name)
     try:
         dump = backup.directory / contents.DATABASE
         await schema_restore.restore(areas, dump, (), replace=True, pg_bin=pg_bin)
@@ -163,15 +164,23 @@ def staging_folder(data: Path) -> Iterator[Path]:
 
 
 def stage_files(on_progress: OnProgress, backup: Backup, staging: Path) -> None:
-    """Copy the files of the data directory to the staging folder; BadContent if one differs from its checksum."""
+    """Copy or link the chunk files to the staging folder; BadContent if a copy differs from its checksum."""
     files = backup.data_files()
     for number, (name, sha256) in enumerate(files.items(), 1):
         source = backup.directory / contents.FILES / name
-        file = copy_file(source, staging / name)
-        if file is None or file.sha256 != sha256:
-            reason = "is damaged" if file else "is missing"
-            raise BadContent(f"{source} {reason}.", hint="Nothing was changed. Use another backup.")
+        if backup.source:  # it is on this disk, and was verified
+            make_folder((staging / name).parent)
+            (staging / name).hardlink_to(source)
+        else:
+            stage_copy(source, staging / name, sha256)
         on_progress("Copying files", number, len(files))
+
+
+def stage_copy(source: Path, target: Path, sha256: str) -> None:
+    file = copy_file(source, target)
+    if file is None or file.sha256 != sha256:
+        reason = "is damaged" if file else "is missing"
+        raise BadContent(f"{source} {reason}.", hint="Nothing was changed. Use another backup.")
 
 
 def exchange_files(data: Path, staging: Path) -> None:

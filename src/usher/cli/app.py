@@ -55,9 +55,11 @@ class App:
     def settings(self) -> Settings:
         return self.loaded.settings
 
-    def settings_for(self, mgmt: str | None) -> Settings:
-        """The settings, with another address of MGMT if one is given."""
-        return replace(self.settings, mgmt_url=mgmt) if mgmt else self.settings
+    def settings_for(self, mgmt: str | None, **changes: Any) -> Settings:  # noqa: ANN401 - of any field
+        """The settings, with another address of MGMT if one is given, and with these changes."""
+        if mgmt:
+            changes["mgmt_url"] = mgmt
+        return replace(self.settings, **changes) if changes else self.settings
 
     def say(self, message: str) -> None:
         """Print a message to stderr unless --quiet is set."""

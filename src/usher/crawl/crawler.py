@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, get_args
 
-from usher.chunk_store import ChunkStore
+from usher.chunk_store import ChunkStore, StoredFile
+from usher.chunk_upload import ChunkUpload
 from usher.component_health import DISK_FULL, ComponentHealth, disk_problem
 from usher.crawl.chunk_lease import ChunkLease
 from usher.crawl.fetch_outcome import asks_for_pause, is_no_response, url_of
@@ -58,6 +59,7 @@ class ChunkCrawl:
     lease: ChunkLease
     links: LinkReporter
     writer: WarcChunkWriter
+    uploads: bool = False  # to the object store
     pages: list[PageReport] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
     is_reporting: bool = False  # then MGMT's response decides whether we own the chunk
@@ -87,25 +89,31 @@ class Crawler:
         store: ChunkStore,
         load: CrawlerLoad,
         info: CrawlInfo,
+        *,
+        keeps_files: bool = False,
     ) -> None:
         self.mgmt, self.visitor, self.store, self.load = mgmt, visitor, store, load
         self.info = info
+        self.keeps_files = keeps_files
         self.open: dict[int, ChunkCrawl] = {}
         self.pages = 0
         self._recent, self._recent_anchors = RecentLinks(), RecentAnchors()
         self._incarnation = ""  # of the database that has the links in `_recent`
-        self._stopped = False
+        self._stopping = asyncio.Event()
         self._wake = asyncio.Event()  # the crawler was stopped, or a chunk ended
         self._pause = MIN_POLL_SECONDS
         # A crawler without disk space claims nothing but still serves its files, so its state is not an error.
         self.fitness = ComponentHealth(problem_state="waiting")
+        self._uploads = ChunkUpload(
+            mgmt, "content", stop=self._stopping, report=self._report_fitness
+        )
         self._disk_problem = ""
         self._disk_check_at = 0.0  # on the loop's clock
         self._lease = 0.0
         self._leased = asyncio.Event()
 
     def stop(self) -> None:
-        self._stopped = True
+        self._stopping.set()
         self._wake.set()
         for crawl in self.open.values():
             crawl.lease.end()
@@ -113,7 +121,7 @@ class Crawler:
     async def run(self) -> None:
         """Work on up to `load.chunks` chunks at once, until stopped."""
         async with self._background_tasks():
-            while not self._stopped:
+            while not self._stopping.is_set():
                 self._wake.clear()
                 if len(self.open) >= self.load.chunks:
                     await self._wake.wait()
@@ -136,7 +144,7 @@ class Crawler:
 
     async def _begin(self) -> bool:
         """Claim a chunk and start to crawl it; return whether there was one."""
-        if not await self._has_space():
+        if not await self._can_store():
             return False
         claimed_at = asyncio.get_running_loop().time()
         try:
@@ -155,24 +163,27 @@ class Crawler:
         lease = ChunkLease(claimed_at + USED_LEASE_SHARE * self._lease)
         links = LinkReporter(self.mgmt, self._recent, self._recent_anchors)
         writer = WarcChunkWriter(self.store, pack.chunk_id, self.info)
-        crawl = ChunkCrawl(pack.chunk_id, lease, links, writer)
-        if self._stopped:
+        crawl = ChunkCrawl(pack.chunk_id, lease, links, writer, pack.upload)
+        if self._stopping.is_set():
             crawl.lease.end()
         self.open[pack.chunk_id] = crawl
         task = asyncio.create_task(self._crawl(crawl, pack), name=f"chunk {pack.chunk_id}")
         crawl.task = log_failure(task, log)
         return True
 
-    async def _has_space(self) -> bool:
-        """Return whether the disk has space for another chunk; MGMT learns when that changes."""
+    async def _can_store(self) -> bool:
+        """Return whether another chunk can be stored; MGMT learns when that changes."""
         now = asyncio.get_running_loop().time()
         if now >= self._disk_check_at:
             self._disk_check_at = check_at = now + DISK_CHECK_SECONDS
             problem = await asyncio.to_thread(disk_problem, self.store.directory)
             if self._disk_check_at == check_at:  # else a write of a chunk has failed meanwhile
                 self._disk_problem = problem
-        await self.fitness.set_problem(self.mgmt, self._disk_problem)
-        return not self._disk_problem
+        await self._report_fitness()
+        return not self.fitness.problem
+
+    async def _report_fitness(self) -> None:
+        await self.fitness.set_problem(self.mgmt, self._disk_problem or self._uploads.problem)
 
     # -- one chunk
 
@@ -181,7 +192,7 @@ class Crawler:
             async with crawl.writer:
                 failures = await self._visit_all(crawl, pack.pages)
                 wanted = min(failures, MAX_PAGES_PER_CHUNK - len(pack.pages))
-                if wanted and not self._stopped:
+                if wanted and not self._stopping.is_set():
                     more = await self.mgmt.more_links(wanted, crawl.chunk_id, hold=True)
                     await self._visit_all(crawl, more)
                 await crawl.links.send()
@@ -193,14 +204,28 @@ class Crawler:
             self._wake.set()
 
     async def _report(self, crawl: ChunkCrawl) -> None:
-        crawl.is_reporting = True
         if not crawl.pages:
+            crawl.is_reporting = True
             await self.mgmt.not_crawled(crawl.chunk_id, "the crawler visited none of its pages")
             return
         file = await crawl.writer.close()
+        is_stored = await self._upload(crawl, file)
+        crawl.is_reporting = True
         await self.mgmt.crawled(
-            crawl.chunk_id, pages=crawl.pages, sha256=file.sha256, size=file.size
+            crawl.chunk_id, pages=crawl.pages, sha256=file.sha256, size=file.size, stored=is_stored
         )
+        if is_stored and not self.keeps_files:
+            await asyncio.to_thread(self.store.drop, [crawl.chunk_id])
+
+    async def _upload(self, crawl: ChunkCrawl, file: StoredFile) -> bool:
+        """Upload the file if there is an object store; if the chunk is lost meanwhile, remove the file."""
+        if not crawl.uploads:
+            return False
+        try:
+            return await self._uploads.upload(crawl.chunk_id, file)
+        except asyncio.CancelledError:
+            self.store.drop([crawl.chunk_id])
+            raise
 
     async def _give_up(self, chunk: int, error: Exception) -> None:
         if isinstance(error, Conflict):  # the chunk belongs to another crawler
@@ -241,7 +266,7 @@ class Crawler:
                 group.create_task(self._visit_rest(crawl, queue))
 
     async def _visit_rest(self, crawl: ChunkCrawl, queue: HostQueue) -> None:
-        while queue.waiting and not self._stopped:
+        while queue.waiting and not self._stopping.is_set():
             await self._visit_next(crawl, queue)
 
     async def _visit_next(self, crawl: ChunkCrawl, queue: HostQueue) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from usher import __version__
@@ -14,11 +15,13 @@ from usher.chunk_store import (
     directory_name,
     keep_files_private,
 )
+from usher.crawl.archiver import Archiver
 from usher.crawl.crawler import MAX_REQUESTS_PER_HOST, Crawler, CrawlerLoad
 from usher.crawl.http.fetch import Fetcher, FetchLimits
 from usher.crawl.own_endpoints import own_endpoints
 from usher.crawl.page_visit import PageVisitor
 from usher.crawl.politeness import PolitenessPolicy
+from usher.crawl.warc.archive import checked_archive
 from usher.crawl.warc.writer import CrawlInfo
 from usher.errors import UsherError
 from usher.http.client.mgmt_client import Client
@@ -26,6 +29,7 @@ from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
+from usher.object_store.address import StoreAddress
 from usher.private_hosts import parse_allow_list
 from usher.settings import Settings
 from usher.telemetry import Log
@@ -43,7 +47,7 @@ class CrawlerOptions:
     bind: Bind
     host: str = ""
     load: CrawlerLoad = field(default_factory=CrawlerLoad)
-    keep: bool = False
+    keep_warc: Path | StoreAddress | None = None  # the archive
     insecure: bool = False
 
 
@@ -80,6 +84,7 @@ async def run_crawler(
         )
     keep_files_private(settings.data)
     info = CrawlInfo(contact=settings.contact, user_agent=user_agent(settings.contact))
+    archive = await checked_archive(options.keep_warc, settings) if options.keep_warc else None
     async with (
         serve_chunks(settings, options) as (store, host),
         make_fetcher(settings, [host]) as fetcher,
@@ -88,12 +93,15 @@ async def run_crawler(
             settings.mgmt_url, host=host, token=credential(settings), patience=MGMT_PATIENCE_SECONDS
         )
         async with mgmt:
-            await mgmt.set_state("online", type="crawler", anew=True)
+            await mgmt.set_state("online", type="crawler", anew=True, renews_leases=True)
             async with PageVisitor(PolitenessPolicy(fetcher, mgmt)) as visitor:
-                crawler = Crawler(mgmt, visitor, store, options.load, info)
+                crawler = Crawler(
+                    mgmt, visitor, store, options.load, info, keeps_files=bool(archive)
+                )
+                archiver = Archiver(archive, store, lambda: crawler.open) if archive else None
                 ready(f"crawler at {host}")
                 log.info("crawling", mgmt=settings.mgmt_url, host=host)
-                await run_until(crawler, stop, keep_files=options.keep)
+                await run_until(crawler, stop, archiver)
             with suppress(UsherError):
                 await mgmt.set_state("waiting", reason="stopped in order")
     log.info("stopped", pages=crawler.pages)
@@ -116,31 +124,37 @@ async def serve_chunks(
         yield store, host
 
 
-async def run_until(crawler: Crawler, stop: asyncio.Event, *, keep_files: bool) -> None:
-    """Run the crawler until the event is set, and remove old files meanwhile."""
+async def run_until(crawler: Crawler, stop: asyncio.Event, archiver: Archiver | None) -> None:
+    """Run the crawler until the event is set; archive its files and remove old ones meanwhile."""
 
     async def stop_crawler() -> None:
         await stop.wait()
         crawler.stop()
 
-    works = [stop_crawler()] if keep_files else [stop_crawler(), clean_up(crawler)]
+    works = [stop_crawler(), clean_up(crawler, archiver)]
+    works += [archiver.run()] if archiver else []
     async with background_tasks(log, *works):
         await crawler.run()
+    if archiver:
+        await archiver.finish()
 
 
-async def clean_up(crawler: Crawler) -> None:
-    """Remove the chunks that every row has, again and again."""
+async def clean_up(crawler: Crawler, archiver: Archiver | None) -> None:
+    """Remove the chunks that every row has, and the archive, again and again."""
     while True:
         await asyncio.sleep(CLEANUP_SECONDS)
         try:
-            await remove_propagated(crawler)
+            await remove_propagated(crawler, archiver)
         except UsherError as error:
             log.warning("not_tidied", error=str(error))
 
 
-async def remove_propagated(crawler: Crawler) -> None:
+async def remove_propagated(crawler: Crawler, archiver: Archiver | None = None) -> None:
     # Listed before the call: files that appear during it stay, and so do chunks that are reported during it.
     stored = await asyncio.to_thread(crawler.store.chunks)
     busy = set(crawler.open)
     wanted = {*await crawler.mgmt.unpropagated(), *busy, *crawler.open}
-    await asyncio.to_thread(crawler.store.drop, [chunk for chunk in stored if chunk not in wanted])
+    unneeded = [chunk for chunk in stored if chunk not in wanted]
+    if archiver:
+        unneeded = [chunk for chunk in unneeded if archiver.is_archived(chunk)]
+    await asyncio.to_thread(crawler.store.drop, unneeded)

@@ -99,16 +99,25 @@ admitted as (
     returning domain64, path
 ),
 moved_up as (
-    -- A hall pass moves a page to the front, and a shorter way reduces its depth.
+    -- A hall pass moves a page to the front, a shorter way reduces its depth. Locked pages keep their ctid in their partition.
     update work.guestbook page set
         priority = case when %(hall_pass)s and page.state = 'pending' then 0 else page.priority end,
         depth = least(page.depth, %(depth)s::smallint)
-    where page.id = any(array(
-            select id
-            from judged
+    from (
+        select nearer.domain64, locked.place
+        from (
+            select domain64, path from judged
             where (depth > %(depth)s::smallint or (%(hall_pass)s and letter = 'w')) and letter in ('w', 'p')
-        ))
-        and (page.depth > %(depth)s::smallint or (%(hall_pass)s and page.state = 'pending' and page.priority > 0))
+            order by domain64, path collate "C"
+        ) nearer
+        cross join lateral (
+            select ctid as place, depth, state, priority from work.guestbook
+            where domain64 = nearer.domain64 and path = nearer.path offset 0 for no key update
+        ) locked
+        where locked.depth > %(depth)s::smallint or (%(hall_pass)s and locked.state = 'pending' and locked.priority > 0)
+        offset 0
+    ) moved
+    where page.ctid = moved.place and page.domain64 = moved.domain64
 ),
 called as (
     -- Opens the crawl of the host, and lets claims find it at once. Claims take hosts in the order of the batch: each has a
@@ -333,11 +342,11 @@ changed_page as materialized (
     order by host.domain64, k.path collate "C"
 ),
 due as materialized (
-    select page.id, page.next_fetch
+    select page.id, page.domain64, page.next_fetch
     from changed_page
     cross join lateral (
         -- A visit may end without a fetch, if robots.txt forbids it.
-        select id, greatest(%(now)s, greatest(last_fetched, admitted_at) + changed_page.pause) as next_fetch
+        select id, domain64, greatest(%(now)s, greatest(last_fetched, admitted_at) + changed_page.pause) as next_fetch
         from work.guestbook
         where domain64 = changed_page.domain64
             and path = changed_page.path
@@ -350,7 +359,7 @@ due as materialized (
 )
 update work.guestbook page set next_fetch = due.next_fetch
 from due
-where page.id = due.id and page.id = any(array(select id from due));
+where page.id = due.id and page.domain64 = due.domain64 and page.id = any(array(select id from due));
 
 -- name: settle
 -- Records the results of fetches, by work.settle.
@@ -387,6 +396,5 @@ order by g.next_fetch, g.id
 limit %(n)s;
 
 -- name: disable_sequential_scans
--- For the rest of the transaction PostgreSQL reads no table from end to end: a cached plan from the time when the guestbook was
--- empty would read all of it.
+-- Until the transaction ends no table is read from end to end, as a cached plan of an empty guestbook would do.
 select set_config('enable_seqscan', 'off', true);

@@ -3,6 +3,7 @@
 Tantivy splits and stems English texts. Stems of other languages come from a cache of words.
 """
 
+from collections.abc import Callable
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 import tantivy
 
 from usher.index.stop_words import ENGLISH_STOP_WORDS
+from usher.query.tokens import strip_accents
 
 MAX_WORD_BYTES: Final = 128  # longer words are data
 STEMMERS: Final = MappingProxyType(
@@ -21,6 +23,7 @@ STEMMERS: Final = MappingProxyType(
 )  # fmt: skip
 _WITHOUT_STOP_WORDS: Final = frozenset({"ar", "el", "ro", "ta", "tr"})
 _STEM_CACHE_SIZE: Final = 10_000
+_LANGUAGE_CACHE_SIZE, _HIGHLIGHTED_STEMS = 100, 2_000
 _MAX_CACHED_WORDS: Final = 50_000  # of each language, about 8 MB
 _MAX_CACHED_CHARACTERS: Final = 40  # of a word; longer ones hardly occur twice
 _ASCII: Final = 128
@@ -81,6 +84,15 @@ def stem_of(word: str, language: str) -> str:
     """The stem of a word as the index has it for documents in a language."""
     stems = english_stem_analyzer().analyze(stems_of(word, language))
     return stems[0] if len(stems) == 1 else word
+
+
+@lru_cache(_LANGUAGE_CACHE_SIZE)
+def stemmer(language: str) -> Callable[[str], str]:
+    """The stemmer of a language for highlighting; without one all words differ."""
+    if language not in STEMMERS:
+        return strip_accents
+    analyzer = stem_analyzer(language)
+    return lru_cache(_HIGHLIGHTED_STEMS)(lambda word: "".join(analyzer.analyze(word)))
 
 
 class _StemCache(dict[str, str]):

@@ -10,10 +10,12 @@ from typing import Final, NamedTuple
 
 from usher.background import background_tasks, wait_up_to
 from usher.chunk_store import ChunkStore, StoredFile
+from usher.chunk_upload import STORE_PROBLEM, ChunkUpload
 from usher.component_health import ComponentHealth, disk_problem
-from usher.errors import BadContent, Conflict, NotFound, Unreachable, UsherError
+from usher.errors import BadContent, Conflict, NotFound, StoreUnusable, Unreachable, UsherError
 from usher.http.client.download import download_chunk
 from usher.http.client.mgmt_client import Client
+from usher.http.client.object_transfer import download_object
 from usher.index.build_pool import BuildPool
 from usher.index.chunk_documents import BuildJob, BuiltChunk, MergeSource
 from usher.index.chunk_sources import download_index_chunk
@@ -28,6 +30,7 @@ IDLE_SECONDS: Final = (0.1, 1.0)  # between two claims without a chunk: at first
 CRAWLER_TIMEOUT_SECONDS: Final = 60.0  # after which the chunk of a silent crawler is given back
 DOWNLOAD_TIMEOUT_SECONDS: Final = 10.0
 CRAWLER_RETRY_SECONDS: Final = 2.0
+STORE_RETRY_SECONDS: Final = 5.0
 MAX_WAITING_FACTOR: Final = 4  # chunks that may wait for silent crawlers, in multiples of `chunks`
 MAX_REASON_CHARACTERS: Final = 1_000
 
@@ -63,6 +66,9 @@ class Builder:
         self._waiting_for_crawler: set[int] = set()
         self._reporting: set[int] = set()
         self._stop = stop
+        self._uploads = ChunkUpload(mgmt, "index", stop=stop, report=self._report_health)
+        self._disk_problem = ""
+        self._store_failures: dict[int, str] = {}  # downloads that wait for the object store
 
     async def run(self) -> None:
         """Build until `stop` is set, beginning with the claims of the previous run."""
@@ -72,7 +78,7 @@ class Builder:
             while not self._stop.is_set():
                 if self._free_slots() <= 0:
                     await self._wait_for_slot()
-                elif await self._has_disk_space() and await self._claim():
+                elif await self._can_store() and await self._claim():
                     pause = IDLE_SECONDS[0]
                 else:
                     await wait_up_to(pause, self._stop)
@@ -120,11 +126,16 @@ class Builder:
         stop.cancel()
         pause.cancel()
 
-    async def _has_disk_space(self) -> bool:
-        """Whether the disk has space; tells MGMT when that changes."""
-        problem = await asyncio.to_thread(disk_problem, self.store.directory)
-        await self.health.set_problem(self.mgmt, problem)
-        return not problem
+    async def _can_store(self) -> bool:
+        """Whether another chunk can be built and stored; tells MGMT when that changes."""
+        self._disk_problem = await asyncio.to_thread(disk_problem, self.store.directory)
+        await self._report_health()
+        return not self.health.problem
+
+    async def _report_health(self) -> None:
+        store_problem = self._uploads.problem or next(iter(self._store_failures.values()), "")
+        problem = self._disk_problem or store_problem
+        await self.health.set_problem(self.mgmt, problem, keeps_chunks=not self._disk_problem)
 
     # -- one chunk
 
@@ -133,8 +144,11 @@ class Builder:
         chunk = claim.chunk_id
         try:
             outcome = await self._build(claim)
+            is_stored = await self._upload(claim, outcome)
             self._reporting.add(chunk)
-            await self._report(chunk, outcome)
+            await self._report(chunk, outcome, is_stored=is_stored)
+            if is_stored:
+                await asyncio.to_thread(self.store.drop, [chunk])
         except Conflict as error:  # the lease was lost
             log.warning("chunk_lost", chunk=chunk, error=str(error))
             await asyncio.to_thread(self.store.drop, [chunk])
@@ -201,6 +215,8 @@ class Builder:
 
         Waits for a silent crawler while other chunks are built; Unreachable if it stays silent.
         """
+        if claim.url:
+            return await self._download_stored(claim)
         chunk = claim.chunk_id
         loop = asyncio.get_running_loop()
         deadline = loop.time() + CRAWLER_TIMEOUT_SECONDS
@@ -230,6 +246,45 @@ class Builder:
                 self._waiting_for_crawler.discard(chunk)
                 return None
 
+    async def _download_stored(self, claim: ContentChunk) -> BuildFailure | None:
+        """Download the content from the object store; a failure if the content is lost or damaged there.
+
+        Waits while the store is away: another builder could not download it either. Raises if the builder stops.
+        """
+        chunk = claim.chunk_id
+        try:
+            while True:
+                try:
+                    await self._download_object(claim)
+                except (NotFound, BadContent) as error:
+                    return BuildFailure(error.message, missing=True)
+                except (Unreachable, StoreUnusable) as error:
+                    log.warning("store_away", chunk=chunk, error=error.message)
+                    self._store_failures[chunk] = f"{STORE_PROBLEM}: {error.message}"
+                    await self._report_health()
+                    if await wait_up_to(STORE_RETRY_SECONDS, self._stop):
+                        raise
+                    if isinstance(error, StoreUnusable):  # the URL may have expired
+                        with suppress(Unreachable):
+                            claim.url = (await self.mgmt.content_url(chunk)).url
+                else:
+                    return None
+        finally:
+            self._store_failures.pop(chunk, None)
+
+    async def _download_object(self, claim: ContentChunk) -> None:
+        path = self.claims.content_path(claim.chunk_id)
+        await download_object(
+            claim.url, claim.chunk_id, "content", path, claim.sha256, size=claim.bytes
+        )
+
+    async def _upload(self, claim: ContentChunk, outcome: BuiltChunk | BuildFailure) -> bool:
+        """Upload the index if there is an object store; False if it stays on this disk."""
+        if not claim.upload or isinstance(outcome, BuildFailure):
+            return False
+        file = StoredFile(self.store.path(claim.chunk_id), outcome.sha256, outcome.size)
+        return await self._uploads.upload(claim.chunk_id, file)
+
     async def _download_sources(self, chunk: int, sources: list[SourceChunk]) -> list[MergeSource]:
         """Download the index chunks to merge, each from a server that has it."""
         merge_sources = []
@@ -239,7 +294,9 @@ class Builder:
             merge_sources.append(MergeSource(source.chunk_id, str(path), source.keys))
         return merge_sources
 
-    async def _report(self, chunk: int, outcome: BuiltChunk | BuildFailure) -> None:
+    async def _report(
+        self, chunk: int, outcome: BuiltChunk | BuildFailure, *, is_stored: bool
+    ) -> None:
         if isinstance(outcome, BuildFailure):
             log.warning("not_built", chunk=chunk, error=outcome.reason)
             BUILT.labels("failed").inc()
@@ -250,7 +307,11 @@ class Builder:
             # Before the chunk is settled: a builder that is killed here builds and reports it again.
             await self._report_foreign(outcome.foreign)
         await self.mgmt.built(
-            chunk, sha256=outcome.sha256, size=outcome.size, samples=outcome.samples
+            chunk,
+            sha256=outcome.sha256,
+            size=outcome.size,
+            samples=outcome.samples,
+            stored=is_stored,
         )
         log.debug("built", chunk=chunk, documents=outcome.documents, skipped=outcome.skipped)
         self.built += 1
@@ -288,4 +349,5 @@ class Builder:
 
 def content_name(claim: ContentChunk) -> str:
     """The name of the content in error messages."""
-    return f"The content of chunk {claim.chunk_id} from {claim.host}"
+    source = "the object store" if claim.url else claim.host
+    return f"The content of chunk {claim.chunk_id} from {source}"

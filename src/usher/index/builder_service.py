@@ -60,7 +60,7 @@ async def run_builder(
         Client(settings.mgmt_url, host=host, token=token, patience=MGMT_RETRY_SECONDS) as mgmt,
         BuildPool(options.processes, options.limits) as pool,
     ):
-        await mgmt.set_state("online", type="index-builder", anew=True)
+        await mgmt.set_state("online", type="index-builder", anew=True, renews_leases=True)
         builder = Builder(
             *(mgmt, store, ClaimedChunks(store.directory / "incoming"), pool, health),
             chunks=options.chunks,

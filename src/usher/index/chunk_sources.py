@@ -12,8 +12,17 @@ from pathlib import Path
 from typing import Final
 
 from usher.chunk_store import ChunkStore
-from usher.errors import BadContent, DiskUnusable, NotFound, Unreachable, UsherError
+from usher.chunk_upload import STORE_PROBLEM
+from usher.errors import (
+    BadContent,
+    DiskUnusable,
+    NotFound,
+    StoreUnusable,
+    Unreachable,
+    UsherError,
+)
 from usher.http.client.download import download_chunk
+from usher.http.client.object_transfer import download_object
 from usher.messages.builder import SourceChunk
 from usher.messages.index_server import MissingChunk, ServerChunk
 
@@ -22,6 +31,7 @@ AVOID_SECONDS: Final = 30.0  # during which a silent host is tried last
 RETRY_SECONDS: Final = (1.0, 60.0)  # before a failed chunk is tried again: at first, at most
 MAX_REASON_CHARACTERS: Final = 1_000
 LOST_TRIES, LOST_SECONDS = 3, 30.0  # a chunk that no host has so often, and for so long, is lost
+STORE: Final = ""  # stands for the object store among the hosts
 TicketFor = Callable[[str], Awaitable[str]]  # returns the ticket for a host
 
 
@@ -44,6 +54,7 @@ class ChunkSources:
         self._retries: dict[int, tuple[float, float]] = {}  # by chunk: when to retry, and the pause
         self._unavailable: dict[int, UnavailableChunk] = {}
         self.lost_seconds = LOST_SECONDS
+        self.store_problem = ""  # why the last download from the object store failed
 
     def may_try(self, chunk: int) -> bool:
         return now() >= self._retries.get(chunk, (0.0, 0.0))[0]
@@ -86,14 +97,17 @@ class ChunkSources:
         errors = {}
         for host in self._hosts(chunk):
             try:
-                await self._download(chunk, host)
+                await (self._download(chunk, host) if host else self._download_object(chunk))
             except DiskUnusable:
                 raise
             except UsherError as error:
                 errors[host] = error
                 if isinstance(error, Unreachable):
                     self._avoided_until[host] = now() + AVOID_SECONDS
+                if host == STORE and isinstance(error, Unreachable | StoreUnusable):
+                    self.store_problem = f"{STORE_PROBLEM}: {error.message}"
             else:
+                self.store_problem = ""
                 return False
         self._note_unavailable(chunk, errors)
         reasons = " ".join(error.message for error in errors.values())
@@ -129,10 +143,26 @@ class ChunkSources:
         )
         self.store.remember_checksum(chunk.chunk_id, file)
 
+    async def _download_object(self, chunk: ServerChunk) -> None:
+        file = await download_object(
+            chunk.url,
+            chunk.chunk_id,
+            "index",
+            self.store.path(chunk.chunk_id),
+            chunk.index_sha256,
+            size=chunk.index_bytes,
+            timeout_seconds=DOWNLOAD_TIMEOUT_SECONDS,
+        )
+        self.store.remember_checksum(chunk.chunk_id, file)
+
     def _hosts(self, chunk: ServerChunk) -> list[str]:
-        """The builder first, then the peers in random order; hosts that did not respond lately come last."""
+        """The builder first, then the peers in random order; hosts that did not respond lately come last.
+
+        An index that is in the object store is there first (an empty host), and maybe not at the builder.
+        """
         peers = random.sample(chunk.peers, len(chunk.peers))
-        hosts = filter(None, dict.fromkeys([chunk.index_builder_host, *peers]))
+        builder = [] if chunk.url else [chunk.index_builder_host]
+        hosts = [STORE] * bool(chunk.url) + list(filter(None, dict.fromkeys([*builder, *peers])))
         return sorted(hosts, key=lambda host: self._avoided_until.get(host, 0.0) > now())
 
 
@@ -144,8 +174,19 @@ async def no_ticket(_host: str) -> str:
 async def download_index_chunk(
     source: SourceChunk, path: Path, ticket_for: TicketFor = no_ticket
 ) -> None:
-    """Download an index chunk from any of its servers; Unreachable has the reasons if all fail."""
+    """Download an index chunk from the object store or any of its servers; Unreachable has the reasons if all fail."""
     reasons = []
+    if source.url:
+        try:
+            await download_object(
+                *(source.url, source.chunk_id, "index", path, source.sha256), size=source.bytes
+            )
+        except DiskUnusable:
+            raise
+        except UsherError as error:
+            reasons.append(error.message)
+        else:
+            return
     for host in random.sample(source.hosts, len(source.hosts)):
         try:
             await download_chunk(

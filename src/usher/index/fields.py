@@ -33,6 +33,7 @@ STEMS: Final = "stems"  # of title, headings, anchors and body together, as in B
 TITLE_STEMS: Final = "title_stems"
 SECTION_STEMS: Final = "section_stems"  # of the headings of sections
 NAMES: Final = "names"  # of the page and its sections
+STORED_FIELDS, TEXT, SECTIONS = "kept", "text", "sections"  # stored values
 LENGTH: Final = "length"  # words of a document
 PRIOR: Final = "prior"  # factor for the scores of a document
 TITLE_TIMES: Final = 3  # a word of the title counts as so many of the body
@@ -106,9 +107,8 @@ def schema() -> tantivy.Schema:
     builder.add_unsigned_field("inlinks", indexed=True, fast=True)
     builder.add_unsigned_field("depth", indexed=True, fast=True)
     builder.add_unsigned_field(f"version{INDEX_VERSION}")  # no document has it
-    builder.add_bytes_field("kept", stored=True)
-    builder.add_bytes_field("text", stored=True)
-    builder.add_bytes_field("sections", stored=True)
+    for name in (STORED_FIELDS, TEXT, SECTIONS):
+        builder.add_bytes_field(name, stored=True)
     return builder.build()
 
 
@@ -155,12 +155,9 @@ def to_tantivy(
     result = tantivy.Document()
     for name, value in texts.items():
         result.add_text(name, value)
-    stemmed = (TITLE, HEADINGS, ANCHORS, BODY)
-    title, *others = (stems_of(texts[name], document.language) for name in stemmed)
-    result.add_text(TITLE_STEMS, title)
-    for value in (*[title] * TITLE_TIMES, *others):
-        result.add_text(STEMS, value)
-    result.add_text(SECTION_STEMS, section_stems(document))
+    for name, values in stemmed_texts(document, texts).items():
+        for value in values:
+            result.add_text(name, value)
     for name in document_names(document):
         result.add_text(NAMES, name)
     for name in site_names(document.host):
@@ -178,12 +175,32 @@ def to_tantivy(
     if document.published is not None:
         result.add_integer("published", microseconds(document.published))
     result.add_integer("crawled", microseconds(document.crawled))
-    stored = {name: getattr(document, name) for name in StoredFields.__struct_fields__}
-    result.add_bytes("kept", _encode(StoredFields(**(stored | {"chunk": chunk}))))
-    result.add_bytes("text", _zstd.compress(document.body.encode()))
-    if document.sections:
-        result.add_bytes("sections", _zstd.compress(_encode(document.sections)))
+    for name, data in stored_values(document, chunk).items():
+        result.add_bytes(name, data)
     return result
+
+
+def stemmed_texts(document: IndexDocument, texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """The texts in which stems are searched, by field; `texts` are the document's `searchable_texts`."""
+    stemmed = (TITLE, HEADINGS, ANCHORS, BODY)
+    title, *others = (stems_of(texts[name], document.language) for name in stemmed)
+    return {
+        TITLE_STEMS: [title],
+        STEMS: [*[title] * TITLE_TIMES, *others],
+        SECTION_STEMS: [section_stems(document)],
+    }
+
+
+def stored_values(document: IndexDocument, chunk: int) -> dict[str, bytes]:
+    """What the index stores for results and snippets, encoded and compressed."""
+    stored = {name: getattr(document, name) for name in StoredFields.__struct_fields__}
+    values = {
+        STORED_FIELDS: _encode(StoredFields(**(stored | {"chunk": chunk}))),
+        TEXT: _zstd.compress(document.body.encode()),
+    }
+    if document.sections:
+        values[SECTIONS] = _zstd.compress(_encode(document.sections))
+    return values
 
 
 def section_stems(document: IndexDocument) -> str:
@@ -222,14 +239,25 @@ def loaded_marker(chunk: int, lengths: Mapping[str, int]) -> tantivy.Document:
 
 
 def stored_fields(document: tantivy.Document) -> StoredFields:
-    return _decode(cast("bytes", document.get_first("kept")))
+    return decode_fields(cast("bytes", document.get_first(STORED_FIELDS)))
 
 
 def stored_text(document: tantivy.Document) -> str:
-    return _zstd.decompress(cast("bytes", document.get_first("text"))).decode()
+    return decode_text(cast("bytes", document.get_first(TEXT)))
 
 
 def stored_sections(document: tantivy.Document) -> tuple[IndexSection, ...]:
     """The sections of a document; their positions are those of `stored_text`."""
-    data = cast("bytes | None", document.get_first("sections"))
+    return decode_sections(cast("bytes | None", document.get_first(SECTIONS)))
+
+
+def decode_fields(data: bytes) -> StoredFields:
+    return _decode(data)
+
+
+def decode_text(data: bytes) -> str:
+    return _zstd.decompress(data).decode()
+
+
+def decode_sections(data: bytes | None) -> tuple[IndexSection, ...]:
     return _decode_sections(_zstd.decompress(data)) if data else ()

@@ -9,9 +9,9 @@ from typing import Final
 
 from usher.index import fields
 from usher.index.analyzers import word_analyzer
-from usher.index.clauses import all_documents
 from usher.index.fields import FILLER_WORD, HEADINGS, TITLE
 from usher.index.index_reader import IndexReader
+from usher.index.tantivy_query import all_documents
 from usher.query.tokens import space_words
 
 SAMPLES, SAMPLE_DOCUMENTS = 10, 30

@@ -1,43 +1,37 @@
 """What an index server compares with a restored database: the documents of each chunk in the index and in its file.
 
-The incarnation of the database is stored beside the chunks, so that a server that was down during a restore compares
-its chunks when it starts.
+The engine stores the incarnation of the database beside the chunks, so that a server that was down during a restore
+compares its chunks when it starts.
 """
 
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
-from usher.chunk_store import ChunkStore, translate_disk_errors
-from usher.errors import BadInput
+from usher.chunk_store import ChunkStore
+from usher.errors import BadInput, Conflict
 from usher.index import chunk_file
-from usher.index.engine import Engine
+from usher.index.engine import INSTALLATION, Engine
 from usher.messages.index_server import HeldChunk
-from usher.private_files import write_file
 
-FILE: Final = "incarnation"
+INSTALLATION_DIGITS: Final = 12  # of an incarnation; a restore keeps them
 NOT_COMPARED: Final = (
     "not compared"  # in place of an incarnation; front-ends mark such hits partial
 )
 
 
-def read_incarnation(directory: Path) -> str:
-    """The incarnation that the server last compared its chunks with; empty if there is none."""
-    with suppress(OSError):
-        return (directory / FILE).read_text(encoding="ascii").strip()
-    return ""
+def check_installation(engine: Engine, incarnation: str) -> None:
+    """Store in a new index whose it is; Conflict if it belongs to another installation.
 
-
-def forget_incarnation(directory: Path) -> None:
-    """Delete the incarnation before a comparison, so that a server that is killed during it compares again."""
-    with translate_disk_errors(directory / FILE):
-        (directory / FILE).unlink(missing_ok=True)
-
-
-def write_incarnation(directory: Path, incarnation: str) -> None:
-    with translate_disk_errors(directory / FILE):
-        write_file(directory / FILE, incarnation.encode("ascii"))
+    The chunks of two installations have the same numbers, so a server would replace those of the other.
+    """
+    name = incarnation[-INSTALLATION_DIGITS:]
+    stored = engine.read_state(INSTALLATION)
+    if not stored and name:
+        engine.write_state(INSTALLATION, name)
+    elif name and stored != name:
+        hint = "Choose another index: USHER_ENGINE_INDEX. Or delete this one if it is not needed."
+        raise Conflict("The index belongs to another installation of Usher.", hint=hint)
 
 
 def held_chunks(engine: Engine, store: ChunkStore, chunks: Iterable[int]) -> list[HeldChunk]:

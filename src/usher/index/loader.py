@@ -18,8 +18,8 @@ from usher.http.client.mgmt_client import Client
 from usher.index import chunk_file
 from usher.index.chunk_documents import page_key
 from usher.index.chunk_sources import ChunkSources
-from usher.index.engine import Engine
-from usher.index.holdings import NOT_COMPARED, forget_incarnation, held_chunks, write_incarnation
+from usher.index.engine import COMPARED_WITH, Engine
+from usher.index.holdings import NOT_COMPARED, held_chunks
 from usher.index.metrics import DOCUMENTS, FOREIGN, LOADED, NOT_LOADED, RETIRED
 from usher.index.page_filter import PageFilter
 from usher.index.removed_text import RemovedTextPurge
@@ -84,7 +84,7 @@ class Loader:
 
     async def _round(self) -> bool:
         """Synchronize once with MGMT; returns whether something changed. Errors are logged and retried."""
-        problem, changed = await asyncio.to_thread(disk_problem, self.engine.path), False
+        problem, changed = await asyncio.to_thread(self._find_problem), False
         try:
             await self._report_holdings()
             changed = await self._retire()
@@ -99,7 +99,12 @@ class Loader:
         await self.health.set_problem(
             self.mgmt, problem or (RELOADING if self.is_reloading else "")
         )
+        await self.health.set_notice(self.mgmt, self.sources.store_problem)
         return changed
+
+    def _find_problem(self) -> str:
+        """Why no chunk can be loaded: there is no space for its file, or the index cannot be written."""
+        return self.engine.problem() or disk_problem(self.store.directory)
 
     async def _merge_segments(self) -> None:
         """Merge small segments once the index is quiet, and use the merged segments when they are ready."""
@@ -142,10 +147,9 @@ class Loader:
     async def _compare(self, incarnation: str) -> None:
         """Compare all chunks with a restored database; drop or reload those that differ."""
         log.warning("comparing", incarnation=incarnation, chunks=len(self.held))
-        directory = self.engine.path.parent
         # Set first, so that an interrupted comparison starts again.
         self.engine.incarnation, self.mgmt.compared_with = NOT_COMPARED, ""
-        await asyncio.to_thread(forget_incarnation, directory)
+        await self._write(self.engine.write_state, COMPARED_WITH, "")
         await self._cancel_downloads()
         held = sorted(self.held)
         for start in range(0, len(held), MAX_PER_REQUEST):
@@ -158,7 +162,7 @@ class Loader:
                 self.held.difference_update(answer.reload)
             stray, again = len(answer.stray), len(answer.reload)
             log.info("compared", chunks=len(part), stray=stray, reload=again)
-        await asyncio.to_thread(write_incarnation, directory, incarnation)
+        await self._write(self.engine.write_state, COMPARED_WITH, incarnation)
         self.engine.incarnation = self.mgmt.compared_with = incarnation
 
     async def _drop_orphans(self) -> None:
@@ -186,7 +190,7 @@ class Loader:
         await self._write(self._change, self.engine.retire, old)
         RETIRED.inc(len(old))
         if any(copy.removed for copy in copies):
-            await asyncio.to_thread(self.purge.forget)
+            await self._write(self.purge.forget)
         await self.mgmt.retired(copies)
         return True
 

@@ -36,6 +36,18 @@ ANSWER_SECONDS = histogram(
     "kind",
     buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5),
 )
+ENGINE_FAILURES = counter(
+    "usher_index_engine_failures_total",
+    "Requests to OpenSearch that failed: away, late, busy or refused.",
+    "why",
+)
+ENGINE_RETRIES = counter(
+    "usher_index_engine_retries_total",
+    "Documents that were sent to OpenSearch again because it was busy or a shard was unavailable.",
+)
+ENGINE_PARTIAL = counter(
+    "usher_index_engine_partial_total", "Searches that OpenSearch answered without all shards."
+)
 KNOWN_REASONS = frozenset(
     {"unchanged", "not fetched", "noindex", "no text", "not reported as fetched"}
 )

@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from usher.index.analyzers import STEMMERS, stem_of, stop_word_analyzer, word_analyzer
 from usher.index.fields import BODY, REST, STEMS, TITLE, TITLE_STEMS, URL
-from usher.index.index_reader import IndexReader
 from usher.index.passages import PassageWords
 from usher.query.compounds import joined_spelling
 from usher.query.language import Query, QueryTerm, is_required, words_of
@@ -47,11 +46,36 @@ class QueryWord(NamedTuple):
         return not self.text
 
 
+class IndexCounts(Protocol):
+    """The counts of an index that weigh words."""
+
+    @property
+    def documents(self) -> int: ...
+
+    @property
+    def words(self) -> int:
+        """The words of all documents."""
+        ...
+
+    @property
+    def languages(self) -> dict[str, int]:
+        """The number of documents in each language."""
+        ...
+
+    def count(self, field: str, word: str) -> int:
+        """The number of documents that have a word in a field."""
+        ...
+
+    def prefetch(self, terms: Iterable[tuple[str, str]]) -> None:
+        """Get the counts of these fields and words at once if each needs a request."""
+        ...
+
+
 class QueryWords:
     """The words of one query with the statistics of an index, or of all servers."""
 
-    def __init__(self, reader: IndexReader, query: Query, stats: TermStats | None = None) -> None:
-        self.reader = reader
+    def __init__(self, counts: IndexCounts, query: Query, stats: TermStats | None = None) -> None:
+        self.counts = counts
         self.query = query
         self.stats = stats
         self.local_counts: dict[str, int] = {}  # by "field:word"
@@ -115,9 +139,9 @@ class QueryWords:
     @cached_property
     def languages(self) -> tuple[str, ...]:
         """The languages whose stemmers apply: those of the query, else the most frequent of all servers."""
-        counts = self.stats.languages if self.stats else self.reader.languages
-        names = self.query.languages or frequent(counts, _MIN_LANGUAGE_SHARE, _MAX_LANGUAGES)
-        names = (*names, *self._rare_language(counts, names))
+        shares = self.stats.languages if self.stats else self.counts.languages
+        names = self.query.languages or frequent(shares, _MIN_LANGUAGE_SHARE, _MAX_LANGUAGES)
+        names = (*names, *self._rare_language(shares, names))
         return tuple(name for name in names if name in STEMMERS)
 
     def _rare_language(self, counts: Mapping[str, int], names: Iterable[str]) -> Iterable[str]:
@@ -152,28 +176,49 @@ class QueryWords:
         name = f"{field}:{word}"
         local = self.local_counts.get(name)
         if local is None:
-            local = self.local_counts[name] = self.reader.count(field, word)
+            local = self.local_counts[name] = self.counts.count(field, word)
         return self.stats.terms.get(name, local) if self.stats else local
+
+    def prefetch(self) -> None:
+        """Get the counts that the weights of the words need, with one request if the index needs requests."""
+        words = {
+            form
+            for group in self.query.groups
+            for term in group
+            for form in forms_of_term(term.text)
+        }
+        fields = (BODY, URL, REST) if self.stats else (BODY,)
+        stem_fields = (STEMS, TITLE_STEMS) if self.stats else (STEMS,)
+        counted = [(field, stem) for w in words for stem in self.stems(w) for field in stem_fields]
+        counted += [
+            (field, word)
+            for word in words
+            if self.stats or UNSPACED_SCRIPTS.search(word)
+            for field in fields
+        ]
+        self.counts.prefetch(counted)
 
     def local_stats(self) -> TermStats:
         """The statistics of this index for the query, including those that may matter only on other servers."""
         languages = self.query.languages or frequent(
-            self.reader.languages, _MIN_REPORTED_SHARE, _MAX_REPORTED_LANGUAGES
+            self.counts.languages, _MIN_REPORTED_SHARE, _MAX_REPORTED_LANGUAGES
         )
         names = ("en", *(name for name in (*languages, *self.languages) if name in STEMMERS))
         forms: dict[str, tuple[str, ...]] = {}
+        counted: list[tuple[str, str]] = []
         for term in (term for group in self.query.groups for term in group):
-            for token in {*tokens_of(term.text), *filter(None, [joined_spelling(term.text)])}:
+            for token in forms_of_term(term.text):
                 for name in names:
                     forms[f"{name}:{token}"] = (stem_of(token, name),)
-                for field in COUNTED_FIELDS[term.place]:
-                    self.count(field, token)
-        for stem in {stem for stems in forms.values() for stem in stems}:
-            self.count(STEMS, stem)
-            self.count(TITLE_STEMS, stem)
-        reader = self.reader
+                counted += [(field, token) for field in COUNTED_FIELDS[term.place]]
+        stems = {stem for stems in forms.values() for stem in stems}
+        counted += [(field, stem) for stem in stems for field in (STEMS, TITLE_STEMS)]
+        self.counts.prefetch(counted)
+        for field, word in counted:
+            self.count(field, word)
+        counts = self.counts
         return TermStats(
-            reader.documents, reader.languages, self.local_counts, forms, words=reader.words
+            counts.documents, counts.languages, self.local_counts, forms, words=counts.words
         )
 
     def idf(self, word: QueryWord) -> float:
@@ -181,13 +226,13 @@ class QueryWords:
         if word.is_unspaced:
             return max(self.idfs(BODY, part)[0] for part in word.parts)
         count = sum(self.count(STEMS, stem) for stem in self.stems(word.text))
-        documents = self.stats.documents if self.stats else self.reader.documents
+        documents = self.stats.documents if self.stats else self.counts.documents
         return idf_of(documents, count)
 
     def idfs(self, field: str, word: str) -> tuple[float, float]:
         """The weight of a word in all servers, and in this index."""
         count = self.count(field, word)
-        local = idf_of(self.reader.documents, self.local_counts[f"{field}:{word}"])
+        local = idf_of(self.counts.documents, self.local_counts[f"{field}:{word}"])
         return (idf_of(self.stats.documents, count) if self.stats else local), local
 
     def correction(self, field: str, words: Iterable[str]) -> float:
@@ -215,6 +260,11 @@ def frequent(counts: Mapping[str, int], min_share: float, limit: int) -> list[st
 @lru_cache(_CACHE_SIZE)
 def tokens_of(text: str) -> tuple[str, ...]:
     return tuple(word_analyzer().analyze(space_words(text))[:MAX_TOKENS])
+
+
+def forms_of_term(text: str) -> set[str]:
+    """The words of a term, and its joined spelling if it is a compound."""
+    return {*tokens_of(text), *filter(None, [joined_spelling(text)])}
 
 
 def words_of_term(text: str) -> list[QueryWord]:

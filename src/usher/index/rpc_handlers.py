@@ -72,6 +72,7 @@ class QueryHandlers:
                 hosts=body.hosts,
                 show=body.show,
                 explained=body.explain,
+                seconds=body.deadline,
             )
             # Read after the search: the loader changes the incarnation before it drops a chunk.
             return structs.replace(hits, incarnation=engine.incarnation)
@@ -79,21 +80,21 @@ class QueryHandlers:
         return await self._run("search", find, body.deadline)
 
     async def stats(self, call: ComponentCall[QueryRequest]) -> TermStats:
-        query = to_query(call.body.query)
+        query, seconds = to_query(call.body.query), call.body.deadline
         return await self._run(
-            "stats", lambda: self._open_engine().stats(query), call.body.deadline
+            "stats", lambda: self._open_engine().stats(query, seconds=seconds), seconds
         )
 
     async def suggest(self, call: ComponentCall[QueryRequest]) -> list[Suggestion]:
-        query = to_query(call.body.query)
+        query, seconds = to_query(call.body.query), call.body.deadline
         return await self._run(
-            "suggest", lambda: self._open_engine().suggest(query), call.body.deadline
+            "suggest", lambda: self._open_engine().suggest(query, seconds=seconds), seconds
         )
 
     async def common(self, call: ComponentCall[FrequentWordsRequest]) -> list[str]:
-        limit = call.body.most
+        limit, seconds = call.body.most, call.body.deadline
         return await self._run(
-            "common", lambda: self._open_engine().frequent_words(limit), call.body.deadline
+            "common", lambda: self._open_engine().frequent_words(limit, seconds=seconds), seconds
         )
 
     async def snippets(self, call: ComponentCall[SnippetsRequest]) -> list[Snippet]:
@@ -101,7 +102,9 @@ class QueryHandlers:
         query = to_query(body.query)
 
         def make() -> list[Snippet]:
-            snippets = self._open_engine().snippets(query, body.wanted, size=body.size)
+            snippets = self._open_engine().snippets(
+                query, body.wanted, size=body.size, seconds=body.deadline
+            )
             return [
                 Snippet(url=url, chunk=chunk, **structs.asdict(passage))
                 for (url, chunk), passage in snippets.items()
@@ -136,6 +139,8 @@ class QueryHandlers:
 
     def _is_fast(self, kind: str) -> bool:
         """Whether to run a request in the event loop: it usually takes little time, and no other waits."""
+        if self.engine is not None and not self.engine.is_local:
+            return False
         if self._threads.waiting or self._average_seconds.get(kind, FAST_SECONDS) >= FAST_SECONDS:
             return False
         return time.monotonic() - self._idle_since > IDLE_SECONDS

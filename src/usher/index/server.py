@@ -7,10 +7,11 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from usher.background import wait_up_to
 from usher.chunk_store import (
     CHUNKS_FOLDER,
     INDEX_DIRECTORY,
@@ -20,8 +21,8 @@ from usher.chunk_store import (
     keep_files_private,
     translate_disk_errors,
 )
-from usher.component_health import ComponentHealth, disk_problem
-from usher.errors import UsherError
+from usher.component_health import MAX_REASON_LENGTH, ComponentHealth, disk_problem
+from usher.errors import NotAllowed, Unreachable, UsherError
 from usher.http.client.mgmt_client import Client
 from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
@@ -31,15 +32,21 @@ from usher.index.build_pool import available_cores
 from usher.index.builder_service import MEDIA_TYPE
 from usher.index.chunk_sources import ChunkSources
 from usher.index.component_lifecycle import lock_directory, register
-from usher.index.engine import Engine
-from usher.index.holdings import NOT_COMPARED, read_incarnation
+from usher.index.engine import COMPARED_WITH, Engine
+from usher.index.holdings import NOT_COMPARED, check_installation
 from usher.index.loader import Loader
+from usher.index.opensearch.opensearch_engine import OpenSearchEngine
+from usher.index.opensearch.options import options_of
 from usher.index.rpc_handlers import QueryHandlers
+from usher.index.tantivy_engine import TantivyEngine
 from usher.settings import Settings
 from usher.telemetry import Log
 
 log = Log("index")
 MGMT_RETRY_SECONDS: Final = 10.0  # of one call; the loader repeats failed calls forever
+TANTIVY: Final = "tantivy"  # the default engine
+CLUSTER_THREADS: Final = 32  # of an engine that mostly waits for a cluster
+ENGINE_RETRY_SECONDS: Final = 3.0  # between two attempts to open an engine in a cluster
 IN_USE: Final = "in use"  # part of the engine's error message
 Ready = Callable[[str], None]
 
@@ -70,25 +77,39 @@ async def run_index_server(
         with lock_directory(directory):
             store.directory = directory / CHUNKS_FOLDER
             await asyncio.to_thread(store.remove_leftovers)
-            engine, is_new = await asyncio.to_thread(open_engine, directory / "engine")
+            opened = await open_when_possible(
+                settings, replace(options, host=host), directory, mgmt, health, stop
+            )
+            if opened is None:
+                return
+            engine, is_new = opened
             loader = Loader(mgmt, engine, ChunkSources(store, mgmt.ticket), health)
             loader.is_reloading = is_new
-            mgmt.compared_with = read_incarnation(directory)
-            compared_with = "" if is_new else mgmt.compared_with
-            engine.incarnation = compared_with or NOT_COMPARED
-            handlers.engine = engine
             try:
-                if await register(
-                    mgmt, stop, "index-server", row=options.row, weight=options.weight
-                ):
-                    ready(f"index server at {host}")
-                    log.info("serving_index", host=host, chunks=len(engine.chunks()))
-                    await loader.run(stop)
-                    with suppress(UsherError):
-                        await mgmt.set_state("waiting", reason="stopped in order")
+                mgmt.compared_with = await asyncio.to_thread(engine.read_state, COMPARED_WITH)
+                engine.incarnation = (not is_new and mgmt.compared_with) or NOT_COMPARED
+                handlers.engine = engine
+                await register_and_load(loader, options, host, stop, ready=ready)
             finally:
                 await asyncio.to_thread(engine.close)
     log.info("stopped", chunks=len(loader.held))
+
+
+async def register_and_load(
+    loader: Loader, options: IndexServerOptions, host: str, stop: asyncio.Event, *, ready: Ready
+) -> None:
+    """Register the server at MGMT, and load chunks until `stop` is set."""
+    mgmt, engine = loader.mgmt, loader.engine
+    if not await register(mgmt, stop, "index-server", row=options.row, weight=options.weight):
+        return
+    if not engine.is_local:  # others may reach it too
+        await asyncio.to_thread(check_installation, engine, mgmt.incarnation)
+    ready(f"index server at {host}")
+    chunks = await asyncio.to_thread(engine.chunks)
+    log.info("serving_index", host=host, chunks=len(chunks))
+    await loader.run(stop)
+    with suppress(UsherError):
+        await mgmt.set_state("waiting", reason="stopped in order")
 
 
 @asynccontextmanager
@@ -96,7 +117,7 @@ async def serve_queries(
     settings: Settings, options: IndexServerOptions, store: ChunkStore, health: ComponentHealth
 ) -> AsyncIterator[tuple[QueryHandlers, str]]:
     """Serve queries and files; yields the handlers, still without an engine, and the host name of the server."""
-    handlers = QueryHandlers(max(2, available_cores()))
+    handlers = QueryHandlers(query_threads(settings))
     files = chunk_endpoints(store, "/index_chunk", MEDIA_TYPE, "index")
     try:
         async with serve_component(
@@ -110,10 +131,55 @@ async def serve_queries(
         await asyncio.to_thread(handlers.close)
 
 
-def open_engine(path: Path) -> tuple[Engine, bool]:
+def query_threads(settings: Settings) -> int:
+    """How many queries run at once."""
+    return max(2, available_cores()) if settings.engine == TANTIVY else CLUSTER_THREADS
+
+
+async def open_when_possible(
+    settings: Settings,
+    options: IndexServerOptions,
+    directory: Path,
+    mgmt: Client,
+    health: ComponentHealth,
+    stop: asyncio.Event,
+) -> tuple[Engine, bool] | None:
+    """Open the engine; while its cluster cannot be used, MGMT knows the reason. None if `stop` is set before."""
+    while not stop.is_set():
+        try:
+            opened = await asyncio.to_thread(open_engine, settings, directory, options.host)
+        except (Unreachable, NotAllowed) as error:
+            if settings.engine == TANTIVY:
+                raise
+            health.problem = f"{error.message} {error.hint}".strip()
+            log.warning("engine_not_opened", error=health.problem)
+        else:
+            health.problem = ""
+            return opened
+        with suppress(UsherError):
+            await mgmt.set_state(
+                "error",
+                type="index-server",
+                row=options.row,
+                weight=options.weight,
+                reason=health.problem[:MAX_REASON_LENGTH],
+            )
+        await wait_up_to(ENGINE_RETRY_SECONDS, stop)
+    return None
+
+
+def open_engine(settings: Settings, directory: Path, host: str) -> tuple[Engine, bool]:
+    """Open the engine of the settings; True if it is new because the old index could not be used."""
+    if settings.engine == TANTIVY:
+        return open_tantivy(directory / "engine")
+    engine = OpenSearchEngine.open(options_of(settings), directory=directory, host=host)
+    return engine, False
+
+
+def open_tantivy(path: Path) -> tuple[Engine, bool]:
     """Open the index; if it cannot be used, move it away, create a new one and return True."""
     try:
-        return Engine.open(path), False
+        return TantivyEngine.open(path), False
     except UsherError as error:
         if IN_USE in error.message or disk_problem(path):
             raise
@@ -122,4 +188,4 @@ def open_engine(path: Path) -> tuple[Engine, bool]:
     shutil.rmtree(old, ignore_errors=True)
     with translate_disk_errors(path):
         path.replace(old)
-    return Engine.open(path), True
+    return TantivyEngine.open(path), True

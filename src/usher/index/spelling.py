@@ -25,13 +25,10 @@ def suggest(reader: IndexReader, words: tuple[str, ...]) -> list[Suggestion]:
 
 
 def _suggest(reader: IndexReader, word: str) -> Suggestion | None:
-    if not MIN_LETTERS <= len(word) <= MAX_LETTERS:
+    if not is_correctable(word):
         return None
-    if UNSPACED_SCRIPTS.search(word) or any(map(str.isdigit, word)):
-        return None
-    own_count = reader.count(BODY, word)
-    least = max(1, own_count * MIN_RATIO)  # a better spelling is in more documents than that
-    if least >= reader.documents:
+    least = least_frequency(reader.count(BODY, word), reader.documents)
+    if least is None:
         return None
     count_of = partial(
         reader.searcher.doc_freq, BODY
@@ -42,6 +39,24 @@ def _suggest(reader: IndexReader, word: str) -> Suggestion | None:
     if count <= least:
         return None
     return Suggestion(word, better, count, reader.count(STEMS, stem_of(word, "en")))
+
+
+def is_correctable(word: str) -> bool:
+    """Whether a word may be misspelt: it has enough letters, and only letters."""
+    if not MIN_LETTERS <= len(word) <= MAX_LETTERS:
+        return False
+    return not UNSPACED_SCRIPTS.search(word) and not any(map(str.isdigit, word))
+
+
+def least_frequency(count: int, documents: int) -> int | None:
+    """A better spelling is in more documents than that; None if it cannot be."""
+    least = max(1, count * MIN_RATIO)
+    return None if least >= documents else least
+
+
+def max_mistakes(word: str) -> int:
+    """How many mistakes a word of this length may have."""
+    return 2 if len(word) >= _TWO_MISTAKES else 1
 
 
 def _one_mistake(word: str) -> set[str]:
@@ -61,7 +76,7 @@ def _one_mistake(word: str) -> set[str]:
 
 def _two_mistakes(reader: IndexReader, word: str, least: int) -> tuple[int, str]:
     """The most frequent word that differs by as many mistakes as a word of this length may have, and its count."""
-    limit = 2 if len(word) >= _TWO_MISTAKES else 1
+    limit = max_mistakes(word)
     letters = set(word)
     best = (least, "")
     words = reader.searcher.terms_with_prefix(BODY, word[:_PREFIX], limit=MAX_CANDIDATES)
@@ -69,12 +84,12 @@ def _two_mistakes(reader: IndexReader, word: str, least: int) -> tuple[int, str]
         if count < best[0] or count <= least:
             break
         is_near = abs(len(other) - len(word)) <= limit and len(letters ^ set(other)) <= 2 * limit
-        if other != word and is_near and _distance(other, word, limit) <= limit:
+        if other != word and is_near and edit_distance(other, word, limit) <= limit:
             best = max(best, (count, other))
     return best
 
 
-def _distance(first: str, second: str, limit: int) -> int:
+def edit_distance(first: str, second: str, limit: int) -> int:
     """The Damerau-Levenshtein distance; a result above `limit` may be too low."""
     before: list[int] = []
     last = list(range(len(second) + 1))

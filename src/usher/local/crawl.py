@@ -9,11 +9,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from shlex import quote
 from types import MappingProxyType
 from typing import Final
 
 from usher.background import wait_up_to
+from usher.crawl.warc.archive import checked_archive
 from usher.db.areas import AreaDatabases, open_areas
 from usher.db.pool import Database
 from usher.db.statements import load_statements
@@ -39,6 +41,7 @@ from usher.local.recrawl import knock_again, knock_beyond_limits
 from usher.local.roles import role_names
 from usher.local.supervisor import LOG_DIRECTORY, ShowMessage, Supervisor, usher_command
 from usher.log_file import LogLimits
+from usher.object_store.address import StoreAddress
 from usher.observe.crawl_progress import (
     CrawlProgress,
     HostPaceView,
@@ -76,7 +79,7 @@ class LocalRunOptions:
     max_pages: int | None = None
     max_depth: int | None = None
     again: bool = False
-    keep_warc: bool = False
+    keep_warc: Path | StoreAddress | None = None  # the archive
     front: str = ""  # HOST:PORT of the search page
     jobs: bool = False  # whether scheduler and manager run
     is_demo: bool = False  # whose user has none of these options
@@ -154,6 +157,8 @@ async def open_stack(
     settings, hint = loaded.settings, running_hint(options)
     if is_run_locked(settings.data):
         raise already_running(settings.data, hint)
+    if options.keep_warc:
+        await checked_archive(options.keep_warc, settings)
     say(f"Starting Usher. Data directory: {settings.data}")
     with open_areas(settings) as areas:
         make_data_directory(settings.data)
@@ -245,11 +250,15 @@ def process_command(
     """The command line of each role process, by its name."""
     words = ["--config", str(loaded.file)] if loaded.file else []
     words += ["--data", str(loaded.settings.data), "role-process"]
-    words += ["--keep-warc"] if options.keep_warc else []
+    words += ["--keep-warc", absolute(options.keep_warc)] if options.keep_warc else []
     words += ["--front", options.front] if options.front else []
     words += ["--jobs"] if options.jobs else []
     words += ["--skip-hosts"] if skips_hosts else []
     return lambda name: usher_command(*words, name)
+
+
+def absolute(place: Path | StoreAddress) -> str:
+    return str(place.absolute() if isinstance(place, Path) else place)
 
 
 def process_environment(loaded: LoadedSettings) -> Mapping[str, str]:

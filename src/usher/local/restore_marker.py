@@ -9,7 +9,7 @@ from usher.private_files import write_file
 MARKER_FILE: Final = "restore.unfinished"
 
 
-def set_marker(data: Path, backup: Path) -> None:
+def set_marker(data: Path, backup: str) -> None:
     write_file(data / MARKER_FILE, f"{backup}\n".encode())
 
 

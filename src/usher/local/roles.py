@@ -12,11 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from usher.background import background_tasks
 from usher.local.ports import Ports
+from usher.object_store.address import StoreAddress
 from usher.settings import LoadedSettings, Settings
 from usher.shutdown import stop_events
 from usher.telemetry import Log
@@ -33,7 +35,7 @@ class RoleContext:
 
     loaded: LoadedSettings
     ports: Ports
-    keep_warc: bool = False
+    keep_warc: Path | StoreAddress | None = None  # the archive
     front: str = ""  # HOST:PORT of the search page, if not on loopback
     jobs: bool = False  # whether the roles that run jobs start too
     skipped_hosts: Sequence[int] = ()  # whose pages no crawler of this run gets
@@ -66,7 +68,7 @@ async def mgmt(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
 
 async def watchdog(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.mgmt.health import HealthLimits
-    from usher.mgmt.watchdog import watch
+    from usher.mgmt.watchdog_service import watch
 
     # The supervisor starts, restarts and stops processes within this time, and no other machine could take over: a
     # shorter silence is no failure.
@@ -89,7 +91,7 @@ async def manager(context: RoleContext, stop: asyncio.Event, ready: Ready) -> No
 async def crawler(context: RoleContext, stop: asyncio.Event, ready: Ready) -> None:
     from usher.crawl.service import CrawlerOptions, run_crawler
 
-    options = CrawlerOptions(bind=context.ports.bind("crawler"), keep=context.keep_warc)
+    options = CrawlerOptions(bind=context.ports.bind("crawler"), keep_warc=context.keep_warc)
     await run_crawler(context.settings, options, stop, ready=ready)
 
 

@@ -27,13 +27,17 @@ class BuildQuery(ComponentRequest, kw_only=True):
 
 
 class SourceChunk(Struct, omit_defaults=True):
-    """A chunk to take documents from: the servers that have its index, and the keys (host and path) of the pages."""
+    """A chunk to take documents from: the servers that have its index, and the keys (host and path) of the pages.
+
+    `url` is for a GET of the index if it is in the object store.
+    """
 
     chunk_id: int
     hosts: list[str]
     keys: list[str]
     sha256: str | None = None
     bytes: int | None = None
+    url: str = ""
 
 
 class AnchorCount(NamedTuple):
@@ -73,6 +77,9 @@ class ContentChunk(Struct, omit_defaults=True):
     `keys` are its pages: the builder drops all others, and reports those that are not in `textless_keys`. `links` says
     what links say about the pages. The builder moves the lines of `templates` out of the main text, and reports the
     lines of the pages in `samples`, which has the number of each by its key.
+
+    `url` is for a GET of the content if it is in the object store; then the crawler may not have it. With `upload`, the
+    builder uploads the index to the URL of POST /v1/upload_url.
     """
 
     chunk_id: int
@@ -85,12 +92,15 @@ class ContentChunk(Struct, omit_defaults=True):
     links: list[PageLinks] = []
     templates: list[SiteTemplate] = []
     samples: dict[str, int] = {}
+    url: str = ""
+    upload: bool = False
 
 
 class IndexChunkReport(ComponentRequest, kw_only=True):
     """The state of a chunk's index. `missing` says that an error is the crawler's, which lost the content.
 
-    `samples` are the lines of the pages for which the builder was asked.
+    `samples` are the lines of the pages for which the builder was asked. `stored` says that the index is in the object
+    store.
     """
 
     chunk_id: ChunkId
@@ -100,3 +110,4 @@ class IndexChunkReport(ComponentRequest, kw_only=True):
     reason: ReasonText = ""
     missing: bool = False
     samples: tuple[PageSample, ...] = ()
+    stored: bool = False

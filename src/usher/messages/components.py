@@ -9,6 +9,7 @@ from usher.messages.fields import (
     CHUNK_LIST,
     MAX_CHUNKS_PER_REQUEST,
     AfterId,
+    ByteCount,
     ChunkId,
     ChunkIds,
     ComponentRequest,
@@ -16,6 +17,7 @@ from usher.messages.fields import (
     Host,
     PositiveId,
     ReasonText,
+    Sha256,
     UpTo1000,
 )
 
@@ -31,6 +33,9 @@ class ComponentStateRequest(ComponentRequest, kw_only=True):
     reason: ReasonText = ""
     anew: Annotated[bool, Meta(description="a crawler that lost all of its chunks")] = False
     version: Annotated[str, Meta(max_length=40, description="of Usher")] | None = None
+    renews_leases: Annotated[
+        bool, Meta(description="it names its chunks to POST /v1/lease; its other calls renew none")
+    ] = False
 
 
 class ComponentStatus(Struct):
@@ -109,6 +114,28 @@ class LeaseAnswer(Struct):
 
     held: list[int]
     lost: list[int]
+
+
+class UploadRequest(ComponentRequest, kw_only=True):
+    """The file of a chunk that the caller crawls or builds."""
+
+    chunk_id: ChunkId
+    kind: Literal["content", "index"]
+    sha256: Sha256
+    bytes: ByteCount
+
+
+class ContentUrlRequest(ComponentRequest, kw_only=True):
+    """A chunk that the caller builds."""
+
+    chunk_id: ChunkId
+
+
+class SignedUrl(Struct):
+    """A URL of the object store that permits one kind of request for one file, for some seconds."""
+
+    url: str
+    seconds: float
 
 
 class ChunkState(Struct):

@@ -76,12 +76,16 @@ class PageToFetch(Struct, omit_defaults=True):
 
 
 class LinkChunk(Struct, omit_defaults=True):
-    """A chunk of pages to crawl, empty while there are too few; `lease` is in seconds. `pages` are on request."""
+    """A chunk of pages to crawl, empty while there are too few; `lease` is in seconds. `pages` are on request.
+
+    With `upload`, there is an object store: the crawler uploads the file to the URL of POST /v1/upload_url.
+    """
 
     chunk_id: int = 0
     links: list[str] = []
     pages: list[PageToFetch] = []
     lease: float = 0
+    upload: bool = False
 
 
 class MoreLinks(Struct, omit_defaults=True):
@@ -159,7 +163,10 @@ class PageReport(Struct, kw_only=True, omit_defaults=True):
 
 
 class ContentChunkReport(ComponentRequest, kw_only=True):
-    """The state of a chunk's content. Pages that `pages` does not name were not fetched, unless it is absent."""
+    """The state of a chunk's content. Pages that `pages` does not name were not fetched, unless it is absent.
+
+    `stored` says that the content is in the object store, so that the crawler does not keep it.
+    """
 
     chunk_id: ChunkId
     state: Literal["crawling", "crawled", "error", "propagated"]
@@ -167,6 +174,7 @@ class ContentChunkReport(ComponentRequest, kw_only=True):
     bytes: ByteCount | None = None
     reason: ReasonText = ""
     pages: Annotated[list[PageReport], Meta(max_length=MAX_PAGES_PER_CHUNK)] | None = None
+    stored: bool = False
 
 
 class RobotsQuery(ComponentRequest, kw_only=True):

@@ -47,7 +47,10 @@ class SeedHosts(Struct):
 
 
 class ServerChunk(Struct, omit_defaults=True):
-    """A chunk to load: which components have its content and its index, which servers have copies, and checksums."""
+    """A chunk to load: which components have its content and its index, which servers have copies, and checksums.
+
+    `url` is for a GET of the index if it is in the object store; then the builder may not have it.
+    """
 
     chunk_id: int
     crawler_host: str
@@ -59,6 +62,7 @@ class ServerChunk(Struct, omit_defaults=True):
     bytes: int | None = None
     index_sha256: str | None = None
     index_bytes: int | None = None
+    url: str = ""
 
 
 class LeavingChunks(Struct):

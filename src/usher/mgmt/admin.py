@@ -1,4 +1,4 @@
-"""Changes that the operator makes by hand: retry parked chunks, set the number of rows."""
+"""Changes that the operator makes by hand: retry parked chunks, set the number of rows, remove a row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,19 +49,52 @@ async def set_rows(conn: Connection, rows: int, *, now: datetime) -> list[str]:
     """
     if not 1 <= rows <= MAX_ROWS:
         raise BadInput(f"There are 1 to {MAX_ROWS} rows.", hint="usher components rows --set 3")
-    await components.lock_rows(conn)
-    await placements.plan_alone(conn)  # so that no server drops a copy meanwhile
-    if await store.chunks_only_beyond.tuples(conn, rows=rows):
+    before = await _lock_rows(conn)
+    if await store.chunks_only_in.tuples(conn, first=rows + 1, last=MAX_ROWS):
         raise Conflict(
             f"Some chunks are loaded in later rows, and not in rows 1 to {rows}.",
             hint="Wait until they are: usher components rows",
         )
-    before = await components.row_count(conn)
-    if await store.set_rows.tuples(conn, rows=rows):
-        await components.add_events(conn, NewEvent(now, "rows", None, str(before), str(rows)))
-    moved = await store.leave_rows.column(conn, rows=rows)
+    await _store_row_count(conn, before, rows, now)
+    moved = await store.leave_rows.column(conn, first=rows + 1, last=MAX_ROWS)
     for host in moved:  # one after the other: each joins the row that is then shortest
         await components.join_row(
             conn, await components.show(conn, host, "index-server"), None, now
         )
     return moved
+
+
+async def remove_row(conn: Connection, row: int, *, now: datetime) -> list[str]:
+    """Remove one row; the last row gets its number. Returns its servers, which are drained and belong to no row.
+
+    No other copy moves: a row on another engine can take the place of an old one.
+    """
+    last = await _lock_rows(conn)
+    if not 1 <= row <= last:
+        raise BadInput(f"There are rows 1 to {last}.", hint="usher components rows")
+    if last == 1:
+        raise BadInput("The only row cannot be removed.", hint="usher components rows --set 2")
+    if await store.chunks_only_in.tuples(conn, first=row, last=row):
+        raise Conflict(
+            f"Some chunks are loaded in row {row} only.",
+            hint="Wait until another row has them: usher components rows",
+        )
+    servers = await store.dismiss_servers.column(conn, row=row)
+    await store.empty_row.run(conn, row=row, last=last)
+    if row < last:
+        await store.renumber_row.run(conn, row=row, last=last)
+    await _store_row_count(conn, last, last - 1, now)
+    await store.check_every_row.run(conn)
+    return servers
+
+
+async def _lock_rows(conn: Connection) -> int:
+    """Keep servers from dropping copies and other transactions from assigning rows; returns the number of rows."""
+    await components.lock_rows(conn)
+    await placements.plan_alone(conn)
+    return await components.row_count(conn)
+
+
+async def _store_row_count(conn: Connection, before: int, rows: int, now: datetime) -> None:
+    if await store.set_rows.tuples(conn, rows=rows):
+        await components.add_events(conn, NewEvent(now, "rows", None, str(before), str(rows)))

@@ -67,12 +67,16 @@ class PageClaim:
 
 @dataclass(frozen=True, slots=True)
 class ChunkToBuild:
-    """A crawled chunk for a builder, and the crawler that has its content; None if compaction made the chunk."""
+    """A crawled chunk for a builder, and the crawler that has its content; None if compaction made the chunk.
+
+    If it is stored, the content is in the object store.
+    """
 
     chunk_id: int
     host: str | None
     sha256: str | None
     bytes: int | None
+    is_stored: bool = False
 
 
 class FinishedCrawl(NamedTuple):
@@ -105,6 +109,8 @@ class Chunk:
     propagated_at: datetime | None
     crawler_id: int | None
     builder_id: int | None
+    is_content_stored: bool = False
+    is_index_stored: bool = False
 
 
 async def claim_links(
@@ -320,10 +326,22 @@ async def claim_builds(
     now: datetime,
     alone: bool = False,
     compact: bool = False,
+    with_store: bool = True,
 ) -> list[ChunkToBuild]:
-    """Claim crawled chunks for a builder; `alone` includes chunks it failed with, `compact` those of compaction."""
+    """Claim crawled chunks for a builder.
+
+    `alone` includes chunks it failed with, `compact` those of compaction, `with_store` those in the object store.
+    """
     rows = await store.claim_builds.rows(
-        conn, ChunkToBuild, builder=builder, n=n, lease=lease, now=now, alone=alone, compact=compact
+        conn,
+        ChunkToBuild,
+        builder=builder,
+        n=n,
+        lease=lease,
+        now=now,
+        alone=alone,
+        compact=compact,
+        with_store=with_store,
     )
     return sorted(rows, key=lambda chunk: chunk.chunk_id)
 

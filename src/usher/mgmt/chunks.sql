@@ -141,7 +141,7 @@ order by id limit %(n)s
 for update skip locked;
 
 -- name: claim_builds
--- Gives chunks to a builder; one that failed with this builder is left to others if there are any. Chunks that compaction made
+-- Gives chunks to a builder, without a store only those whose crawler has the content; one that failed with this builder is left to others if there are any. Chunks that compaction made
 -- have no crawler; only builders that ask for them get them.
 with mine as (
     select k.id
@@ -149,6 +149,7 @@ with mine as (
     where k.state = 'crawled' and k.index_state is null
         and (k.builder_id is distinct from %(builder)s or k.build_attempts = 0 or %(alone)s)
         and (k.crawler_id is not null or %(compact)s)
+        and (%(with_store)s or not work.is_stored('content', k.id, k.sha256))
     order by k.id
     limit %(n)s
     for update skip locked
@@ -158,7 +159,8 @@ set index_state = 'building', builder_id = %(builder)s, build_attempts = k.build
     build_lease_until = %(now)s::timestamptz + %(lease)s::interval, build_claimed_at = %(now)s, reason = ''
 from mine
 where k.id = mine.id
-returning k.id as chunk_id, (select c.host from work.component c where c.id = k.crawler_id) as host, k.sha256, k.bytes;
+returning k.id as chunk_id, (select c.host from work.component c where c.id = k.crawler_id) as host, k.sha256, k.bytes,
+    work.is_stored('content', k.id, k.sha256) as is_stored;
 
 -- name: finish_build
 -- Records that the index of a chunk is on the builder's disk.
@@ -180,16 +182,18 @@ returning coalesce(index_state, 'error') as state;
 update work.chunk k
 set index_state = null, built_at = null, reason = %(why)s
 where k.builder_id = %(builder)s and k.index_state = 'built' and k.propagated_at is null
+    and not work.is_stored('index', k.id, k.index_sha256)
     and not exists (
         select from work.placement p where p.chunk_id = k.id and (p.state in ('loaded', 'leaving') or p.unreported)
     )
 returning k.id;
 
 -- name: content_of
--- Crawled chunks that are not built yet, so that only their crawler has the content. Skips locked ones: they may be built next
+-- Crawled chunks that are not built yet, whose content only their crawler has. Skips locked ones: they may be built next
 -- time.
 select id from work.chunk
 where crawler_id = %(crawler)s and propagated_at is null and state = 'crawled' and index_state is distinct from 'built'
+    and not work.is_stored('content', id, sha256)
 order by id
 limit %(n)s
 for update skip locked;
@@ -199,7 +203,9 @@ for update skip locked;
 select
     k.id, k.state, c.host as crawler, k.claimed_at, k.lease_until, k.crawled_at, k.bytes, k.sha256, k.index_state,
     b.host as builder, k.build_lease_until, k.build_attempts, k.built_at, k.index_bytes, k.index_sha256, k.reason,
-    k.propagated_at, k.crawler_id, k.builder_id
+    k.propagated_at, k.crawler_id, k.builder_id,
+    work.is_stored('content', k.id, k.sha256) as is_content_stored,
+    work.is_stored('index', k.id, k.index_sha256) as is_index_stored
 from work.chunk k
 left join work.component c on c.id = k.crawler_id
 left join work.component b on b.id = k.builder_id
@@ -210,7 +216,10 @@ where k.id = %(chunk)s;
 select k.id
 from work.chunk k
 where k.id > %(after)s and k.propagated_at is null
-    and ((k.crawler_id = %(component)s and k.state = 'crawled') or (k.builder_id = %(component)s and k.index_state = 'built'))
+    and (
+        (k.crawler_id = %(component)s and k.state = 'crawled' and not work.is_stored('content', k.id, k.sha256))
+        or (k.builder_id = %(component)s and k.index_state = 'built' and not work.is_stored('index', k.id, k.index_sha256))
+    )
 order by k.id
 limit %(n)s;
 

@@ -12,6 +12,7 @@ from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.messages.builder import SourceChunk
 from usher.mgmt import page_versions
+from usher.mgmt.chunk_objects import object_key
 
 store = load_statements(__file__)
 SPARSE_SHARE: Final = 0.25  # of a chunk's pages; with no more left, compaction merges it
@@ -23,11 +24,17 @@ async def note_if_sparse(conn: Connection, chunk: int, *, now: datetime) -> None
 
 
 async def manifest(conn: Connection, chunks: Sequence[int]) -> dict[int, list[SourceChunk]]:
-    """The sources of chunks that a builder claimed; stores them, for the comparison when the chunk is built."""
+    """The sources of chunks that a builder claimed; stores them, for the comparison when the chunk is built.
+
+    The URL of a source in the object store is its key, which the caller signs.
+    """
     await store.assign_pages.run(conn, chunks=list(chunks))
     sources: dict[int, list[SourceChunk]] = {id_: [] for id_ in chunks}
-    for id_, *source in await store.manifest.tuples(conn, chunks=list(chunks)):
-        sources[id_].append(SourceChunk(*source))
+    for id_, *values, is_stored in await store.manifest.tuples(conn, chunks=list(chunks)):
+        source = SourceChunk(*values)
+        if is_stored and source.sha256:
+            source.url = object_key("index", source.chunk_id, source.sha256)
+        sources[id_].append(source)
     return sources
 
 

@@ -25,7 +25,9 @@ where m.chunk_id = any(%(chunks)s);
 
 -- name: manifest
 -- The sources of these chunks, the servers that have their files, and the keys of the pages to take.
-select m.chunk_id, m.source_id, peers.hosts, pages.keys, k.index_sha256, k.index_bytes
+select
+    m.chunk_id, m.source_id, peers.hosts, pages.keys, k.index_sha256, k.index_bytes,
+    work.is_stored('index', k.id, k.index_sha256)
 from work.chunk_source m
 join work.chunk k on k.id = m.source_id
 cross join lateral (

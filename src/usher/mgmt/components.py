@@ -108,7 +108,10 @@ class RecordedEvent:
 async def join_row(
     conn: Connection, server: ComponentRecord, row: int | None, now: datetime
 ) -> ComponentRecord:
-    """Put an index server into the row that it declares, else into the shortest; its old chunks move away."""
+    """Put an index server into the row that it declares, else into the shortest; its old chunks move away.
+
+    A drained server whose row was removed joins no other row unless it declares one.
+    """
     if server.type != "index-server":
         if row is not None:
             raise BadInput(
@@ -117,7 +120,9 @@ async def join_row(
         return server
     await lock_rows(conn)
     server = await of_id(conn, server.id)  # another call of the server may have been first
-    if server.row is not None and row in (None, server.row):
+    if row is None and (server.row is not None or server.draining):
+        return server
+    if row is not None and row == server.row:
         return server
     rows = await row_count(conn)
     if row is not None and not 1 <= row <= rows:

@@ -24,6 +24,7 @@ from usher.messages.index_server import (
     ServerChunk,
 )
 from usher.mgmt import components, incarnation, page_versions, placement_rules
+from usher.mgmt.chunk_objects import object_key
 from usher.mgmt.health import DEFAULT_LIMITS, HealthLimits
 from usher.mgmt.placement_rules import ANSWERS, MovableChunk, PlacedCopy, PlacementServer, Quota
 
@@ -317,19 +318,28 @@ async def loaded(
 async def wanted(
     conn: Connection, server: int, *, n: int, after: int = 0, around: bool = False
 ) -> list[ServerChunk]:
-    """The chunks after an id that a server must load; with `around`, those up to this id follow at the end."""
+    """The chunks after an id that a server must load; with `around`, those up to this id follow at the end.
+
+    The URL of a chunk in the object store is its key, which the caller signs.
+    """
     records = await store.wanted.tuples(conn, server=server, n=n, after=after, around=around)
-    return [
-        ServerChunk(
-            id_,
-            crawler,
-            builder,
-            list(map(ChunkServer, rows, hosts)),
-            SeedHosts(crawler, builder),
-            *rest,
-        )
-        for id_, crawler, builder, rows, hosts, *rest in records
-    ]
+    return [wanted_chunk(*record) for record in records]
+
+
+def wanted_chunk(
+    id_: int,
+    crawler: str,
+    builder: str,
+    rows: Sequence[int],
+    hosts: Sequence[str],
+    *rest: Any,  # noqa: ANN401 - peers, checksums and sizes
+) -> ServerChunk:
+    *values, is_stored = rest
+    servers = list(map(ChunkServer, rows, hosts))
+    chunk = ServerChunk(id_, crawler, builder, servers, SeedHosts(crawler, builder), *values)
+    if is_stored and chunk.index_sha256:
+        chunk.url = object_key("index", id_, chunk.index_sha256)
+    return chunk
 
 
 async def fill_new_server(

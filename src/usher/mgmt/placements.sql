@@ -269,7 +269,7 @@ with mine as (
 )
 select
     k.id, coalesce(crawler.host, builder.host), builder.host, s."rows", s.hosts, coalesce(s.peers, '{}'), k.sha256, k.bytes,
-    k.index_sha256, k.index_bytes
+    k.index_sha256, k.index_bytes, work.is_stored('index', k.id, k.index_sha256)
 from seats s
 join work.chunk k on k.id = s.chunk_id
 left join work.component crawler on crawler.id = k.crawler_id

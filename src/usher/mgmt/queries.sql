@@ -3,7 +3,9 @@
 select
     k.id, k.state, c.host as crawler, k.claimed_at, k.lease_until, k.crawled_at, k.bytes, k.sha256, k.index_state,
     b.host as builder, k.build_lease_until, k.build_attempts, k.built_at, k.index_bytes, k.index_sha256, k.reason,
-    k.propagated_at, k.crawler_id, k.builder_id
+    k.propagated_at, k.crawler_id, k.builder_id,
+    work.is_stored('content', k.id, k.sha256) as is_content_stored,
+    work.is_stored('index', k.id, k.index_sha256) as is_index_stored
 from work.chunk k
 left join work.component c on c.id = k.crawler_id
 left join work.component b on b.id = k.builder_id
@@ -74,7 +76,9 @@ select
         select count(*)
         from (
             select from work.chunk k
-            where k.crawler_id = c.id and k.propagated_at is null and k.state = 'crawled' limit %(most)s
+            where k.crawler_id = c.id and k.propagated_at is null and k.state = 'crawled'
+                and not work.is_stored('content', k.id, k.sha256)
+            limit %(most)s
         ) s
     ) as crawled,
     (
@@ -88,7 +92,9 @@ select
         select count(*)
         from (
             select from work.chunk k
-            where k.builder_id = c.id and k.propagated_at is null and k.index_state = 'built' limit %(most)s
+            where k.builder_id = c.id and k.propagated_at is null and k.index_state = 'built'
+                and not work.is_stored('index', k.id, k.index_sha256)
+            limit %(most)s
         ) s
     ) as built,
     wanted.number as wanted,

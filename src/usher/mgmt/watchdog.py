@@ -6,18 +6,18 @@ Several may run. One leads, by a lock that ends with its connection; each statem
 import asyncio
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from usher.background import wait_up_to
-from usher.db.areas import Area, open_areas
 from usher.db.clock import DatabaseClock
 from usher.db.pool import CONFLICT_ERRORS, Connection, stay_connected
 from usher.db.statements import load_statements
 from usher.mgmt import (
     anchors,
+    chunk_objects,
     chunks,
     compaction,
     components,
@@ -33,12 +33,9 @@ from usher.mgmt import (
 )
 from usher.mgmt.components import ComponentRecord, NewEvent
 from usher.mgmt.health import Action, HealthLimits, HealthRecord, Ping
+from usher.mgmt.object_sweep import ObjectSweep
 from usher.mgmt.ping import PING_TIMEOUT_SECONDS, has_address, ping_all
 from usher.mgmt.retention import Retention
-from usher.schema import migrate
-from usher.schema.roles import usable_role
-from usher.settings import Settings
-from usher.shutdown import stop_events
 from usher.telemetry import (
     COMPACTED_CHUNKS,
     COMPONENTS_BY_HEALTH,
@@ -61,7 +58,7 @@ CALL_SECONDS: Final = (
 )
 ANCHOR_CHECK_INTERVAL: Final = timedelta(minutes=10)  # after all anchors were checked
 CHUNKS_PER_TRANSACTION: Final = 1_000  # chunks in one transaction
-ROLE: Final = "usher_mgmt"
+NO_STORE: Final = "chunks are in an object store, but the watchdog has no chunk_store"
 DEFAULT_RETENTION: Final = Retention()
 
 
@@ -75,6 +72,7 @@ class WatchdogRound:
     machine: str
     silent_since: datetime | None = None  # no component answers or calls since then
     silent_components: int = 0
+    store_problem: str = ""  # why the object store cannot be used
 
 
 async def last_round(conn: Connection) -> WatchdogRound | None:
@@ -109,6 +107,7 @@ class Watchdog:
         self.silent_components = 0
         self.next_anchors = 0  # the page whose anchors are checked next
         self.anchors_checked_at = datetime.min.replace(tzinfo=UTC)  # all of them
+        self.sweep: ObjectSweep | None = None  # of the object store, if there is one
 
     @property
     def suspects_itself(self) -> bool:
@@ -160,7 +159,12 @@ class Watchdog:
             machine=socket.gethostname(),
             silent_since=self.silent_since,
             silent_components=self.silent_components,
+            store_problem=self.sweep.problem if self.sweep else await self.missing_store(conn),
         )
+
+    async def missing_store(self, conn: Connection) -> str:
+        """Without a store: whether there should be one."""
+        return NO_STORE if await chunk_objects.has_objects(conn) else ""
 
     async def round(self, conn: Connection) -> None:
         """Make one round."""
@@ -176,7 +180,7 @@ class Watchdog:
             await self.act(conn, records, now)
         await self.reap(conn, now)
         await self.retire(conn, now)
-        await self.sweep(conn, now)
+        await self.sweep_removals(conn, now)
         await incarnation.settle(conn)
         if not self.suspects_itself:
             await self.place(conn, now)
@@ -293,7 +297,7 @@ class Watchdog:
             if not may_go:
                 log.warning("held_back", host=number, hint="usher hosts show, usher hosts release")
 
-    async def sweep(self, conn: Connection, now: datetime) -> None:
+    async def sweep_removals(self, conn: Connection, now: datetime) -> None:
         """Take the pages of removals out of the index, and readmit those of undone ones."""
         if pages := await removal_sweep.sweep(conn, now=now):
             log.info("removals_swept", pages=pages)
@@ -371,29 +375,3 @@ async def _add_chunk_events(
 ) -> None:
     events = [NewEvent(now, kind, component, reason=why, chunk_id=id_) for id_ in lost]
     await components.add_events(conn, *events)
-
-
-async def watch(
-    settings: Settings,
-    *,
-    ready: Callable[[str], None],
-    tick: float,
-    limits: HealthLimits,
-    told: asyncio.Event | None = None,
-) -> None:
-    """Run a watchdog until `told` is set, or as a process until TERM or INT."""
-    with open_areas(settings) as databases:
-        await migrate.ensure(databases, ("work",), patience=settings.connect_timeout)
-        dsn = databases.dsns[Area.WORK]
-        role = await usable_role(dsn, ROLE, patience=settings.connect_timeout)
-        with stop_events(told) as (stop, _):
-            ready("watchdog")
-            limits = replace(
-                limits,
-                call=timedelta(seconds=max(CALL_SECONDS, tick)),
-                lease=timedelta(seconds=settings.chunk_lease),
-            )
-            days = timedelta(days=1)
-            keep = Retention(settings.event_days * days, settings.query_days * days)
-            await Watchdog(dsn, role=role, tick=tick, limits=limits, retention=keep).run(stop)
-    log.info("stopped")

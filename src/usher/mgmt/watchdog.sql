@@ -8,19 +8,21 @@ select
 
 -- name: record_round
 -- The last complete round, for `usher status`.
-insert into work.watchdog_round as r (ended_at, seconds, clock_skew_seconds, machine, silent_since, silent_components)
-values (%(now)s, %(seconds)s, %(skew)s, %(machine)s, %(silent_since)s, %(silent_components)s)
+insert into work.watchdog_round as r (ended_at, seconds, clock_skew_seconds, machine, silent_since, silent_components, store_problem)
+values (%(now)s, %(seconds)s, %(skew)s, %(machine)s, %(silent_since)s, %(silent_components)s, %(store_problem)s)
 on conflict (is_only) do update
 set ended_at = excluded.ended_at,
     seconds = excluded.seconds,
     clock_skew_seconds = excluded.clock_skew_seconds,
     machine = excluded.machine,
     silent_since = case when excluded.silent_since is not null then least(r.silent_since, excluded.silent_since) end,
-    silent_components = excluded.silent_components;
+    silent_components = excluded.silent_components,
+    store_problem = excluded.store_problem;
 
 -- name: last_round
 -- The last complete round; no row before the first.
-select ended_at, seconds, clock_skew_seconds, machine, silent_since, silent_components from work.watchdog_round;
+select ended_at, seconds, clock_skew_seconds, machine, silent_since, silent_components, store_problem
+from work.watchdog_round;
 
 -- name: end_leases
 -- Ends the leases of failed components now; the watchdog then takes back all expired ones.
@@ -49,11 +51,12 @@ where c.id = any(%(components)s)
         (c.type = 'crawler' and exists (
             select from work.chunk k
             where k.crawler_id = c.id and k.propagated_at is null and k.state = 'crawled'
-                and k.index_state is distinct from 'built'
+                and k.index_state is distinct from 'built' and not work.is_stored('content', k.id, k.sha256)
         ))
         or (c.type = 'index-builder' and exists (
             select from work.chunk k
             where k.builder_id = c.id and k.propagated_at is null and k.index_state = 'built'
+                and not work.is_stored('index', k.id, k.index_sha256)
                 and not exists (
                     select from work.placement p
                     where p.chunk_id = k.id and (p.state in ('loaded', 'leaving') or p.unreported)

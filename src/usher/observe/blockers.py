@@ -124,6 +124,7 @@ def cause_blockers(cause: SystemCause | None) -> Iterator[Blocker]:
 def work_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
     return chain(
         watchdog_blockers(work, now),
+        store_blockers(work),
         restore_blockers(work, now),
         disk_blockers(work),
         crawl_blockers(work, now),
@@ -134,6 +135,12 @@ def work_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
         component_blockers(work, now),
         version_blockers(work),
     )
+
+
+def store_blockers(work: WorkStatus) -> Iterator[Blocker]:
+    if work.watched and work.last_round and work.last_round.store_problem:
+        words = f"The object store cannot be used: {work.last_round.store_problem}"
+        yield Blocker("chunk_store", f"{words.rstrip('.')}.", "usher doctor")
 
 
 def version_blockers(work: WorkStatus) -> Iterator[Blocker]:

@@ -18,6 +18,7 @@ from usher.db.embedded import binaries
 from usher.db.pool import Connection, connect
 from usher.errors import UsherError
 from usher.mgmt.running_versions import running_versions
+from usher.object_store.store import CHECK_PATIENCE_SECONDS, open_store
 from usher.observe.causes import (
     GIGABYTE,
     THIS_MACHINE,
@@ -56,7 +57,19 @@ async def run_checks(loaded: LoadedSettings) -> list[Check]:
             checks += [check async for check in database_checks(areas, settings)]
     except UsherError as error:
         checks.append(database_failure(error, settings))
+    if settings.chunk_store:
+        checks.append(await store_check(settings))
     return [*checks, *security_checks(loaded, os.environ)]
+
+
+async def store_check(settings: Settings) -> Check:
+    """Write, read and delete an object in the object store."""
+    try:
+        store = open_store(settings.chunk_store, settings, patience=CHECK_PATIENCE_SECONDS)
+        await store.check()
+    except UsherError as error:
+        return failed_check("store", error)
+    return Check("store", "good", f"{store.address} can be written, read and listed")
 
 
 def version_check() -> Check:
@@ -147,7 +160,9 @@ async def schema_check(conn: Connection, schemas: list[str]) -> Check:
     if newer := [version.schema for version in states if version.unknown]:
         detail = f"newer than this Usher, which works with it: {', '.join(newer)}"
         return Check("schema", "warning", detail, "Upgrade this Usher next.")
-    return Check("schema", "good", f"up to date: {', '.join(schemas)}")
+    count = max(state.partitions for state in states)
+    form = f"; the guestbook has {count} partitions" if count else ""
+    return Check("schema", "good", f"up to date: {', '.join(schemas)}{form}")
 
 
 async def running_check(conn: Connection) -> Check:

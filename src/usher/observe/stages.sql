@@ -200,11 +200,18 @@ cross join lateral (
         exists (
             select from work.chunk k
             where k.crawler_id = c.id and k.propagated_at is null
-                and (k.state = 'crawling' or (k.state = 'crawled' and k.index_state is distinct from 'built'))
+                and (
+                    k.state = 'crawling'
+                    or (
+                        k.state = 'crawled' and k.index_state is distinct from 'built'
+                        and not work.is_stored('content', k.id, k.sha256)
+                    )
+                )
         )
         or exists (
             select from work.chunk k
             where k.builder_id = c.id and k.propagated_at is null and k.index_state in ('building', 'built')
+                and not (k.index_state = 'built' and work.is_stored('index', k.id, k.index_sha256))
         )
         or exists (select from work.placement p where p.component_id = c.id and p.state <> 'leaving') as held
 ) held

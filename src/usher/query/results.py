@@ -67,6 +67,7 @@ class Hits(Struct, frozen=True, omit_defaults=True):
 
     `more` says whether there are further hits, good or weak.
     `incarnation` names the database that the server compared its chunks with; empty if there is none.
+    `missing` is the share of its documents that the server could not search, 1 if it does not know the share.
     """
 
     total: int = 0
@@ -75,6 +76,7 @@ class Hits(Struct, frozen=True, omit_defaults=True):
     shown: tuple[Passage, ...] = ()  # of the first hits
     incarnation: str = ""
     more: bool = False
+    missing: float = 0.0
 
     @property
     def good(self) -> int:

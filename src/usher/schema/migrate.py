@@ -17,6 +17,7 @@ from usher.db.pool import Connection, connect
 from usher.errors import MigrationFailed
 from usher.schema import roles
 from usher.schema.migration_files import Migration, migrations
+from usher.schema.partitioned_index import run_outside_transaction
 from usher.schema.state import (
     SchemaState,
     applied_versions,
@@ -148,7 +149,7 @@ async def run_migration(
         if in_transaction:
             await run_in_transaction(conn, script, recorded)
         else:
-            await conn.execute(script.encode())
+            await run_outside_transaction(conn, script)
             await conn.execute(recorded)
     except psycopg.DatabaseError as error:
         hint = FAILED_HINT if in_transaction else FAILED_OUTSIDE_TRANSACTION_HINT

@@ -18,7 +18,7 @@ from usher.db.areas import SCHEMAS, AreaDatabases
 from usher.db.pool import Connection, split_password
 from usher.db.statements import load_statements
 from usher.errors import BadInput, UsherError
-from usher.schema import roles
+from usher.schema import partitions, roles
 from usher.schema.dump import PORTABLE_OPTIONS, client_program, read_manifest
 from usher.schema.migrate import migration_lock
 from usher.schema.migration_files import migrations
@@ -135,7 +135,10 @@ async def surrounding_scripts(
         last += await keep_removals(conn)
     if is_present_version and await roles.exist(conn):
         last += roles.grant_statements(schema)  # the archive does not contain them
-    return as_text(conn, await lock_tables(conn, schema)), as_text(conn, last)
+    first = await lock_tables(conn, schema)
+    if schema == "work":
+        first += await partitions.drop_commands(conn)
+    return as_text(conn, first), as_text(conn, last)
 
 
 async def keep_removals(conn: Connection) -> Script:
@@ -160,7 +163,7 @@ def as_text(conn: Connection, script: Script) -> bytes:
     return b"".join(statement.as_bytes(conn) + b";\n" for statement in script)
 
 
-async def lock_tables(conn: Connection, schema: str) -> Script:
+async def lock_tables(conn: Connection, schema: str) -> list[sql.SQL | sql.Composed]:
     """Lock all tables that are replaced, so that a deadlock with a component comes now and not after hours."""
     names = await store.tables.column(conn, schema=schema)
     if not names:

@@ -217,7 +217,9 @@ CREATE FUNCTION work.begin_incarnation(why text) RETURNS uuid
     SET search_path TO ''
     AS $$
 declare
-    new_id uuid := gen_random_uuid();
+    new_id uuid := (
+        select left(gen_random_uuid()::text, 24) || right(i.id::text, 12) from work.incarnation i
+    );
     step constant bigint := 1000000000;
 begin
     -- As `placements.plan_alone`: reports of servers under the old incarnation end before this, or are refused after it.
@@ -253,8 +255,9 @@ begin
     where s.schemaname = 'work';
     update work.settings set revision = revision + 1000000;
 
-    insert into work.incarnation (id, since, reason) values (new_id, now(), why)
-    on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason;
+    insert into work.incarnation (id, since, reason) values (coalesce(new_id, gen_random_uuid()), now(), why)
+    on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason
+    returning id into new_id;
     return new_id;
 end
 $$;
@@ -516,8 +519,8 @@ begin
     ), mine as (
         update work.guestbook g
         set state = 'crawling', chunk_id = chunks[t.turn]
-        from unnest(taken, turns) as t (place, turn)
-        where g.ctid = t.place
+        from unnest(taken, owners, turns) as t (place, domain64, turn)
+        where g.ctid = t.place and g.domain64 = t.domain64
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
             case when not g.last_modified_assigned then g.last_modified end as last_modified,
             -- A page that should be in the index but is not is fetched without conditions.
@@ -856,11 +859,13 @@ declare
     returned boolean;
     numbers bigint[];
     names text[];
+    pages integer;
 begin
     update work.chunk k
     set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes,
         page_ids = array(select g.id from work.guestbook g where g.chunk_id = chunk)
-    where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling' and k.lease_until > at;
+    where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling' and k.lease_until > at
+    returning cardinality(k.page_ids) into pages;
     if not found then
         return;
     end if;
@@ -896,10 +901,12 @@ begin
         end if;
     end if;
 
-    -- By the index on the chunk, not by the one on pages that are being crawled.
-    select array_agg(g.domain64 order by g.id), array_agg(g.path order by g.id) into numbers, names
-    from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
-    where g.state = 'crawling';
+    -- Most crawlers report every page. By the index on the chunk, not by the one on pages that are being crawled.
+    if reported < pages then
+        select array_agg(g.domain64 order by g.id), array_agg(g.path order by g.id) into numbers, names
+        from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
+        where g.state = 'crawling';
+    end if;
     if numbers is not null then
         unreported := cardinality(numbers);
         if coalesce(
@@ -1063,6 +1070,42 @@ CREATE FUNCTION work.is_gone(result text, status smallint, is_indexed boolean, m
     LANGUAGE sql IMMUTABLE
     AS $$ select result = 'gone' and (status is distinct from 404 or not is_indexed or misses > 0) $$;
 
+CREATE TABLE work.chunk_object (
+    kind text NOT NULL,
+    chunk_id bigint NOT NULL,
+    sha256 text NOT NULL,
+    requested_at timestamp with time zone NOT NULL,
+    stored_at timestamp with time zone,
+    deleting boolean DEFAULT false NOT NULL,
+    CONSTRAINT chunk_object_kind_known CHECK ((kind = ANY (ARRAY['content'::text, 'index'::text])))
+);
+
+COMMENT ON COLUMN work.chunk_object.requested_at IS 'When a component last got a URL for the upload.';
+
+COMMENT ON COLUMN work.chunk_object.stored_at IS 'When the component reported the upload; null before.';
+
+COMMENT ON COLUMN work.chunk_object.deleting IS 'The watchdog deletes the object now, so there is no upload until the row is gone.';
+
+CREATE FUNCTION work.is_object_needed(object work.chunk_object, latest_request timestamp with time zone) RETURNS boolean
+    LANGUAGE sql STABLE
+    SET search_path TO ''
+    SET enable_seqscan TO 'off'
+    AS $$
+    select case
+        when object.stored_at is null then object.requested_at > latest_request
+        when object.kind = 'content' then exists (
+            select from work.chunk k
+            where k.id = object.chunk_id and k.state = 'crawled' and k.sha256 = object.sha256 and k.propagated_at is null
+                and k.index_state is distinct from 'retired'
+        )
+        else exists (
+            select from work.chunk k
+            where k.id = object.chunk_id and k.index_state = 'built' and k.index_sha256 = object.sha256
+                and (k.propagated_at is null or not work.holds_removed_text(k.id))
+        )
+    end;
+$$;
+
 CREATE FUNCTION work.is_obsolete(chunk bigint) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO ''
@@ -1093,6 +1136,15 @@ CREATE FUNCTION work.is_removed(host_name text, page_path text) RETURNS boolean
         where r.undone_at is null and r.host = any(work.host_and_parents(host_name))
             and (r.subdomains or r.host = host_name)
             and (page_path = any(r.paths) or starts_with(page_path, r.prefix))
+    );
+$$;
+
+CREATE FUNCTION work.is_stored(file_kind text, chunk bigint, checksum text) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+    select exists (
+        select from work.chunk_object o
+        where o.kind = file_kind and o.chunk_id = chunk and o.sha256 = checksum and o.stored_at is not null and not o.deleting
     );
 $$;
 
@@ -1438,12 +1490,12 @@ begin
         update work.guestbook g
         set state = 'pending', priority = 0, admitted_at = at, next_fetch = at, attempts = 0
         from (
-            select p.id from work.guestbook p
+            select p.id, p.domain64 from work.guestbook p
             where p.domain64 = any(hosts) and p.state = 'error' and p.status is null and not p.removed
             order by p.domain64, p.path
             for no key update
         ) failed
-        where g.id = failed.id
+        where g.id = failed.id and g.domain64 = failed.domain64
         returning g.domain64
     ), woken as (
         update work.hosts h
@@ -1469,14 +1521,15 @@ begin
     -- By the index on the chunk. With statistics from before the claims the planner believes that no page is being crawled and
     -- would take the index on those: 50,300 blocks instead of 370 with 50,000 of them.
     with mine as materialized (
-        select c.id
+        select c.id, c.domain64
         from (
-            select g.id, g.state from work.guestbook g where g.chunk_id = chunk order by g.domain64, g.path offset 0
+            select g.id, g.domain64, g.state from work.guestbook g where g.chunk_id = chunk order by g.domain64, g.path offset 0
             for no key update
         ) c
         where c.state = 'crawling'
     ), back as (
-        update work.guestbook g set state = 'pending' from mine where g.id = mine.id returning g.domain64
+        update work.guestbook g set state = 'pending' from mine where g.id = mine.id and g.domain64 = mine.domain64
+        returning g.domain64
     )
     select array_agg(distinct domain64) into hosts from back;
     perform work.wake(hosts, at);
@@ -1540,11 +1593,11 @@ begin
     -- ten thousand; 0.8 ms so).
     locked as (
         select
-            o.*, g.id, g.indexed_in, g.misses, g.cadence as own_cadence, g.lost_copy, g.last_modified as dated_before,
+            o.*, g.id, g.place, g.indexed_in, g.misses, g.cadence as own_cadence, g.lost_copy, g.last_modified as dated_before,
             g.content_sha1 is distinct from o.content_sha1 as differs
         from (select * from outcome order by domain64, path collate "C") o
         cross join lateral (
-            select b.id, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1, b.lost_copy,
+            select b.id, b.ctid as place, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1, b.lost_copy,
                 b.last_modified
             from work.guestbook b
             where b.domain64 = o.domain64 and b.path = o.path
@@ -1622,7 +1675,8 @@ begin
         cadence = coalesce(adapted, g.cadence),
         next_fetch = at + work.revisit_pause(coalesce(adapted, paced.cadence), paced.result, paced.gone, g.failures)
     from paced
-    where g.id = paced.id
+    -- Locked pages do not move. The host chooses the partition, because another one may have the same ctid.
+    where g.ctid = paced.place and g.domain64 = paced.domain64
     returning
         g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in, g.indexed_in, paced.waits;
 end
@@ -1801,7 +1855,11 @@ declare
     hosts bigint[];
     chunks bigint[];
 begin
-    if not exists (select from work.removal r where r.undone_at is null) or not exists (
+    -- Most installations have no removal: a check of its own, because the other one opens every partition of the guestbook.
+    if not exists (select from work.removal r where r.undone_at is null) then
+        return 0;
+    end if;
+    if not exists (
         select from (select distinct g.domain64 from work.guestbook g where g.id = any(page_ids)) d
         join work.hosts h on h.domain64 = d.domain64
         join work.removal r on r.undone_at is null and r.host = any(work.host_and_parents(h.name))
@@ -2612,6 +2670,7 @@ CREATE TABLE work.watchdog_round (
     machine text NOT NULL,
     silent_since timestamp with time zone,
     silent_components integer DEFAULT 0 NOT NULL,
+    store_problem text DEFAULT ''::text NOT NULL,
     CONSTRAINT watchdog_round_is_only CHECK (is_only)
 );
 
@@ -2619,11 +2678,16 @@ COMMENT ON COLUMN work.watchdog_round.clock_skew_seconds IS 'How far the clock o
 
 COMMENT ON COLUMN work.watchdog_round.silent_since IS 'Since when no component answers or calls; the watchdog then suspects its own network and takes no action.';
 
+COMMENT ON COLUMN work.watchdog_round.store_problem IS 'Why the object store cannot be used; empty while it can.';
+
 ALTER TABLE ONLY work.anchor
     ADD CONSTRAINT anchor_pkey PRIMARY KEY (page_id, text);
 
 ALTER TABLE ONLY work.anchored_page
     ADD CONSTRAINT anchored_page_pkey PRIMARY KEY (page_id);
+
+ALTER TABLE ONLY work.chunk_object
+    ADD CONSTRAINT chunk_object_pkey PRIMARY KEY (kind, chunk_id, sha256);
 
 ALTER TABLE ONLY work.chunk
     ADD CONSTRAINT chunk_pkey PRIMARY KEY (id);
@@ -2888,6 +2952,9 @@ ALTER TABLE ONLY work.chunk
 
 ALTER TABLE ONLY work.chunk
     ADD CONSTRAINT chunk_crawler_id_fkey FOREIGN KEY (crawler_id) REFERENCES work.component(id);
+
+ALTER TABLE ONLY work.chunk_object
+    ADD CONSTRAINT chunk_object_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);
 
 ALTER TABLE ONLY work.chunk_source
     ADD CONSTRAINT chunk_source_chunk_id_fkey FOREIGN KEY (chunk_id) REFERENCES work.chunk(id);

@@ -29,6 +29,7 @@ class SchemaState:
     pending: tuple[str, ...]
     unknown: tuple[str, ...]
     works_with: str = ""  # the oldest minor version of Usher that works with the unknown migrations
+    partitions: int = 0  # of the guestbook; 0 if it is one table
 
     @property
     def current(self) -> bool:
@@ -63,7 +64,17 @@ async def schema_state(conn: Connection, schema: str) -> SchemaState:
         pending=tuple(version for version in versions if version not in applied),
         unknown=unknown,
         works_with=await works_with(conn, schema) if unknown else "",
+        partitions=await guestbook_partitions(conn) if schema == "work" else 0,
     )
+
+
+async def guestbook_partitions(conn: Connection) -> int:
+    """Return the number of partitions of the guestbook; 0 if it is one table, or there is none."""
+    cursor = await conn.execute(
+        "select count(*) from pg_inherits where inhparent = to_regclass('work.guestbook')"
+    )
+    [count] = await cursor.fetchone() or (0,)
+    return int(count)
 
 
 async def works_with(conn: Connection, schema: str) -> str:

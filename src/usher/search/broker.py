@@ -7,7 +7,7 @@ cached. One gets hits, and each server sends snippets with the first of them. On
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, groupby
@@ -86,10 +86,9 @@ class Broker:
         offset, k = min(offset, MAX_HITS), max(0, min(k, MAX_HITS - offset))
         if not query or not k:
             return SearchResult(query, MergedHits(), {}, 0.0)
-        until = began + self._deadline
         wanted = partial(self._search, k=k, offset=offset, hosts=hosts, explain=explain)
         try:
-            result = await wanted(query, until=until)
+            result, until = await self._first_answer(wanted, query)
         except Unreachable:
             SEARCHES.labels("unanswered").inc()
             raise
@@ -109,6 +108,20 @@ class Broker:
         return msgspec.structs.replace(result, snippets=snippets, seconds=seconds)
 
     # -- hits
+
+    async def _first_answer(
+        self, search: Callable[..., Awaitable[SearchResult]], query: Query
+    ) -> tuple[SearchResult, float]:
+        """The result and the end of its time; if all servers are away, it waits once until one is back."""
+        until = loop_time() + self._deadline
+        try:
+            return await search(query, until=until), until
+        except Unreachable:
+            is_away = not self.cluster.has_available_server
+            if not is_away or not await self.cluster.wait_for_server(until):
+                raise
+        until = loop_time() + self._deadline
+        return await search(query, until=until), until
 
     async def _search(
         self,
@@ -208,11 +221,21 @@ class Broker:
             missing = missing or 1.0  # unknown
         return SearchResult(query, results, snippets, 0.0, missing, at_least=True)
 
-    def _missing_share(self, attempts: Sequence[RowAttempt], hosts: Iterable[str]) -> float:
+    def _missing_share(self, attempts: Sequence[RowAttempt], answers: Mapping[str, Hits]) -> float:
         """The missing share of chunks if the map lists them, else of servers of the best row."""
-        if self.cluster.row_map.chunks:
-            return self.cluster.row_map.missing_share(list(hosts))
-        return min(1 - len(attempt.answers) / len(attempt.row.servers) for attempt in attempts)
+        if not self.cluster.row_map.chunks:
+            return min(
+                1
+                - sum(1 - hits.missing for hits in attempt.answers.values())
+                / len(attempt.row.servers)
+                for attempt in attempts
+            )
+        missing_share = self.cluster.row_map.missing_share
+        missing = missing_share(list(answers))
+        partial = max(hits.missing for hits in answers.values())
+        whole = [host for host, hits in answers.items() if not hits.missing]
+        # Of the chunks that only partial answers cover, that share is missing.
+        return missing + (missing_share(whole) - missing) * partial
 
     def _no_answer(self) -> str:
         if not self.cluster.has_map:

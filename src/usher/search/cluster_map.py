@@ -16,11 +16,11 @@ from usher.http.server.credentials import credential
 from usher.messages.front_end import ClusterMap, HiddenPages, ServerRow
 from usher.query.results import Hits
 from usher.removal_rules import RemovalIndex
-from usher.search.index_servers import IndexServer
+from usher.search.index_servers import IndexServer, loop_time
 from usher.search.metrics import BROKEN
 from usher.search.row_map import Holdings, RowMap, SearchRow
 from usher.settings import Settings
-from usher.telemetry import Log
+from usher.telemetry import Log, log_failure
 
 log = Log("search")
 OK, NOT_FOUND = 200, 404
@@ -30,6 +30,7 @@ PROBE_SECONDS: Final = 1.0
 MGMT_TIMEOUT_SECONDS: Final = 5.0
 UPDATE_SECONDS: Final = 60.0  # an unchanged map is applied again, so that departed servers expire
 UNLISTED_SECONDS: Final = 5.0  # a server that is in no map any more stays the second choice
+RECOVERY_PAUSE_SECONDS: Final = 0.1  # between two looks for a server while searches wait for one
 HOLDINGS_TIME_SHARE: Final = 0.05  # of the time at most is spent reading holdings, which are large
 
 
@@ -73,6 +74,23 @@ def holdings_of(cluster: ClusterMap) -> Holdings:
     }
 
 
+def holdings_in(rows: Sequence[ServerRow], cluster: ClusterMap) -> Holdings:
+    """The holdings by row; a server that its row does not list has what another row lists for it.
+
+    The two maps may be from before and after a change: the number of a removed row is given to another one.
+    """
+    holdings = holdings_of(cluster)
+    moved = {host: chunks for servers in holdings.values() for host, chunks in servers.items()}
+    return {
+        **holdings,
+        **{
+            row.row: {host: moved[host] for host in row.servers if host in moved}
+            | dict(holdings.get(row.row, {}))
+            for row in rows
+        },
+    }
+
+
 class ListedServer(NamedTuple):
     """A server of a map: its row, its chunks, and when a map listed it last."""
 
@@ -97,6 +115,8 @@ class ClusterView:
         self._probation: Holdings = {}
         self._listed: dict[str, ListedServer] = {}
         self._holdings_due = self._update_due = 0.0
+        self._map_lock = asyncio.Lock()
+        self._recovery: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Poll MGMT and probe the servers forever, independently: a frozen MGMT must not delay the probes."""
@@ -131,11 +151,42 @@ class ClusterView:
         await self._refresh_map()
         await self._probe()
 
-    async def _probe(self) -> None:
-        await asyncio.gather(*(server.probe() for server in self.servers.values()))
+    @property
+    def has_available_server(self) -> bool:
+        return any(map(self.is_available, self.servers))
+
+    async def wait_for_server(self, until: float) -> bool:
+        """Wait until a server is available, at most until then in the loop's time; False if none is.
+
+        During an upgrade the servers restart one after the other. One that is back may not be in the map yet, or its
+        next probe may be seconds away, when the last available one stops.
+        """
+        while not self.has_available_server:
+            left = until - loop_time()
+            if left <= 0 or not self._listed:
+                return False
+            if self._recovery is None or self._recovery.done():
+                self._recovery = log_failure(asyncio.create_task(self._recover()), log)
+            await asyncio.wait([self._recovery], timeout=left)
+        return True
+
+    async def _recover(self) -> None:
+        """Look for an available server once, for all searches that wait for one."""
+        await self._probe(at_once=True)
+        if not self.has_available_server:
+            await self._refresh_map()
+            await asyncio.sleep(RECOVERY_PAUSE_SECONDS)
+
+    async def _probe(self, *, at_once: bool = False) -> None:
+        servers = list(self.servers.values())
+        await asyncio.gather(*(server.probe(at_once=at_once) for server in servers))
         BROKEN.set(sum(server.broken for server in self.servers.values()))
 
     async def _refresh_map(self) -> None:
+        async with self._map_lock:
+            await self._refresh_map_alone()
+
+    async def _refresh_map_alone(self) -> None:
         try:
             if not self.has_map:  # before the first map: a front-end never answers without the list
                 self.hidden = await self.mgmt.hidden_pages()
@@ -157,7 +208,7 @@ class ClusterView:
         now = time.monotonic()
         if cluster.incarnation != self._cluster.incarnation:
             self._listed.clear()
-        probation = self._with_unlisted(rows, holdings_of(cluster), probation, now)
+        probation = self._with_unlisted(rows, holdings_in(rows, cluster), probation, now)
         changed = (rows, cluster, probation) != (self._server_rows, self._cluster, self._probation)
         self._changes += changed
         if not changed and now < self._update_due:
@@ -167,7 +218,8 @@ class ClusterView:
         self._server_rows, self._cluster, self._probation = rows, cluster, probation
         self._update_due = now + UPDATE_SECONDS
         unrestored = cluster.unrestored
-        self.row_map.update(rows, holdings_of(cluster), now, probation, unrestored=unrestored)
+        holdings = holdings_in(rows, cluster)
+        self.row_map.update(rows, holdings, now, probation, unrestored=unrestored)
         self._update_servers()
 
     def _with_unlisted(
@@ -273,6 +325,8 @@ class ClusterView:
         return max((server.open_requests for server in servers if server), default=0)
 
     def close(self) -> None:
+        if self._recovery is not None:
+            self._recovery.cancel()
         for server in self.servers.values():
             server.close()
 

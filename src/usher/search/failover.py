@@ -1,6 +1,7 @@
 """Sends one query to the rows: one row at a time, the next one as soon as a row is late or incomplete.
 
-A row that answers in full is enough. If none does, the caller gets the answers of all rows.
+A row that answers in full is enough; one with a server that could not search all its documents does not. If none does,
+the caller gets the answers of all rows.
 """
 
 import asyncio
@@ -101,7 +102,7 @@ class Failover:
             attempt.settle(complete=False)
             return
         attempt.answers[server.host] = hits
-        if not self._cluster.matches_map(hits):
+        if hits.missing or not self._cluster.matches_map(hits):
             attempt.settle(complete=False)
 
     async def _wait(self, *, is_last: bool) -> None:

@@ -109,11 +109,11 @@ class IndexServer:
         self._note_failure("busy" if status == UNAVAILABLE else "failed", f"HTTP {status}")
         raise Unreachable(f"{self.host} responded with status {status}.")
 
-    async def probe(self) -> None:
-        """Probe the server's health if it is broken, or quiet for a while."""
+    async def probe(self, *, at_once: bool = False) -> None:
+        """Probe the server's health if it is broken, or quiet for a while; a broken one `at_once` or when it is due."""
         now = loop_time()
         due_at = self._probe_at if self.broken else self._answered_at + QUIET_SECONDS
-        if now < due_at:
+        if now < due_at and not (self.broken and at_once):
             return
         try:
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):

@@ -2,7 +2,8 @@
 
 `conn`: one connection, rolled back; the default. `database`: a DSN of a database of the test's own, cloned from a
 migrated template; for anything with two connections, LISTEN or processes. `places`: the same as Places.
-Every test that uses one of them runs on both servers.
+Every test that uses one of them runs on both servers. With USHER_TEST_PARTITIONS=1 the guestbook of the template is
+partitioned (tests/integration/test_partitions_kept.py runs existing tests so).
 """
 
 import os
@@ -24,13 +25,30 @@ from usher.db.embedded.cluster import first_number
 from usher.db.embedded.processes import postmaster_alive
 from usher.db.embedded.server_lease import EmbeddedServerLease, lease_server
 from usher.db.pool import Connection, connect
-from usher.schema import migrate, roles
+from usher.domain64 import Parts, encode
+from usher.schema import migrate, partitions, roles
 
 DEBIAN = Path("/usr/lib/postgresql/15/bin")
 MEMORY_DIRECTORY = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a directory of its own in it
 MIN_MEMORY_BYTES = 6_000_000_000
 NUMBERS = count(1)
 SHARED = "shared_usher"  # the database of tests that roll back
+PARTITIONED = "USHER_TEST_PARTITIONS"
+# Between the hosts of one domain, between domains and between top-level domains of the tests.
+BOUNDS = [
+    encode(Parts(*parts))
+    for parts in (
+        (1, 1, 1),
+        (1, 1, 3),
+        (1, 2, 0),
+        (1, 3, 0),
+        (3, 1, 1),
+        (6, 1, 0),
+        (6, 1, 1),
+        (127, 1, 0),
+        (127, 2, 0),
+    )
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +146,8 @@ async def migrated(server: Server) -> Server:
         await roles.create(conn)
         for role in roles.ROLES:
             await roles.set_password(conn, role, str(password))
+        if os.environ.get(PARTITIONED):
+            await partitions.convert(conn, BOUNDS)
     async with await connect(server.dsn) as admin:
         await admin.execute(f"create database {SHARED} template {server.template}".encode())
     return server

@@ -31,6 +31,7 @@ from usher.http.server.listen import read_bind
 from usher.index.document import IndexDocument
 from usher.index.engine import Engine
 from usher.index.rpc_handlers import QueryHandlers
+from usher.index.tantivy_engine import TantivyEngine
 from usher.messages.fields import INCARNATION_HEADER
 from usher.search.cluster_map import ClusterView, MapClient
 from usher.search.front_end import FrontEndOptions, run_front_end
@@ -216,8 +217,8 @@ def watched(endpoint: ComponentEndpoint, server: RowServer) -> ComponentEndpoint
     return replace(endpoint, handler=handler)
 
 
-def filled(path: Path, chunks: Chunks) -> Engine:
-    engine = Engine.open(path, heap=HEAP)
+def filled(path: Path, chunks: Chunks) -> TantivyEngine:
+    engine = TantivyEngine.open(path, heap=HEAP)
     for chunk, documents in chunks.items():
         engine.add(chunk, documents)
     engine.commit()
@@ -331,7 +332,7 @@ class ServerProcess:
 
 async def serve_engine(path: Path, bind: str) -> None:
     desk = QueryHandlers(2)
-    desk.engine = Engine.open(path, heap=HEAP)
+    desk.engine = TantivyEngine.open(path, heap=HEAP)
     options = GuardOptions(insecure=True)
     async with serve_component(desk.endpoints(), read_bind(bind), options=options) as address:
         print(address.removeprefix("http://"), flush=True)  # noqa: T201 - the parent process reads it

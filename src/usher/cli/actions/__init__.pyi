@@ -2,6 +2,7 @@
 from usher.cli.actions import add as add
 from usher.cli.actions import backup as backup
 from usher.cli.actions import chunks as chunks
+from usher.cli.actions import chunks_store as chunks_store
 from usher.cli.actions import components as components
 from usher.cli.actions import console as console
 from usher.cli.actions import crawler as crawler

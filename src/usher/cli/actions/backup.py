@@ -10,43 +10,82 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from usher.backup import contents
+from usher.backup import bucket, contents
 from usher.backup import create as creating
 from usher.backup import restore as restoring
 from usher.backup.contents import Backup, BackupInfo
 from usher.backup.progress import OnProgress
 from usher.cli.app import App, run, show_field, show_json
 from usher.cli.output import display_time, echo
-from usher.db.areas import configured_dsns, open_areas
-from usher.errors import UsherError
+from usher.db.areas import AreaDatabases, configured_dsns, open_areas
+from usher.errors import BadInput, Unreachable, UsherError
+from usher.object_store.address import StoreAddress
+from usher.object_store.store import open_store
 from usher.private_files import OWNER_ONLY_UMASK
 from usher.schema import databases, migrate
 from usher.wording import counted, time_text
 
 MEGABYTE = 1e6
+BackupPlace = Path | StoreAddress
 
 
-def create(app: App, directory: Path, base: Path | None, *, as_json: bool) -> None:
+def create(app: App, place: BackupPlace, base: BackupPlace | None, *, as_json: bool) -> None:
     use_operator_login()
     os.umask(OWNER_ONLY_UMASK)  # pg_dump obeys it
-    earlier = contents.read_backup(base) if base else None
+    write = into_bucket if isinstance(place, StoreAddress) else into_directory
     creating.check_source(app.loaded, list(configured_dsns(app.settings).values()))
     start = time.monotonic()
     try:
         with open_areas(app.settings) as areas, progress(app) as on_progress:
-            info, copied = run(
-                creating.create(areas, app.loaded, directory, base=earlier, on_progress=on_progress)
-            )
+            info, copied = run(write(app, areas, place, base, on_progress))
     except (UsherError, KeyboardInterrupt):
-        if (directory / contents.UNFINISHED_FILE).exists():
-            app.say(f"The backup is unfinished. To continue it: usher backup create {directory}")
+        if is_unfinished(app, place):
+            app.say(f"The backup is unfinished. To continue it: usher backup create {place}")
         raise
     seconds = time.monotonic() - start
     if as_json:
         show_json({**asdict(info), "copied_bytes": copied, "seconds": round(seconds, 1)})
         return
-    echo(f"{directory}: complete after {seconds:.1f} s")
+    echo(f"{place}: complete after {seconds:.1f} s")
     show_info(info)
+
+
+async def into_directory(
+    app: App,
+    areas: AreaDatabases,
+    place: BackupPlace,
+    base: BackupPlace | None,
+    on_progress: OnProgress,
+) -> tuple[BackupInfo, int]:
+    if isinstance(base, StoreAddress):
+        raise BadInput(f"{base} is not on the disk of {place}.", hint="--base DIR")
+    earlier = contents.read_backup(base) if base else None
+    return await creating.create(
+        areas, app.loaded, Path(str(place)), base=earlier, on_progress=on_progress
+    )
+
+
+async def into_bucket(
+    app: App,
+    areas: AreaDatabases,
+    place: BackupPlace,
+    base: BackupPlace | None,
+    on_progress: OnProgress,
+) -> tuple[BackupInfo, int]:
+    if isinstance(base, Path):
+        raise BadInput(f"{base} is not in the bucket of {place}.", hint="--base s3://BUCKET/PREFIX")
+    store = open_store(str(place), app.settings)
+    earlier = open_store(str(base), app.settings) if base else None
+    return await bucket.create_in_bucket(
+        areas, app.loaded, store, base=earlier, on_progress=on_progress
+    )
+
+
+def is_unfinished(app: App, place: BackupPlace) -> bool:
+    """Whether the next run can continue a backup that this run has begun."""
+    if isinstance(place, StoreAddress):
+        return bucket.has_uploads(app.settings.data.absolute(), place)
+    return (place / contents.UNFINISHED_FILE).exists()
 
 
 def show_info(info: BackupInfo) -> None:
@@ -63,10 +102,14 @@ def show_info(info: BackupInfo) -> None:
         show_field("", f"not in a file, so not in the backup: {', '.join(info.variables)}")
 
 
-def verify(app: App, directory: Path, *, as_json: bool) -> int:
-    backup = contents.read_backup(directory)
+def verify(app: App, place: BackupPlace, *, as_json: bool) -> int:
     with progress(app) as on_progress:
-        damaged = list(contents.find_damaged_files(backup, on_progress))
+        if isinstance(place, StoreAddress):
+            store = open_store(str(place), app.settings)
+            backup, damaged = run(bucket.find_damaged_objects(store, on_progress))
+        else:
+            backup = contents.read_backup(place)
+            damaged = list(contents.find_damaged_files(backup, on_progress))
     if as_json:
         files = [{"path": str(file.path), "reason": file.reason} for file in damaged]
         show_json({**asdict(backup.info), "damaged": files})
@@ -74,7 +117,7 @@ def verify(app: App, directory: Path, *, as_json: bool) -> int:
         for file in damaged:
             echo(f"{file}")
         if not damaged:
-            echo(f"{directory}: all files are as they were written")
+            echo(f"{place}: all files are as they were written")
             show_info(backup.info)
     if damaged:
         app.say(f"usher: {counted(len(damaged), 'file')} of the backup cannot be used.")
@@ -82,13 +125,13 @@ def verify(app: App, directory: Path, *, as_json: bool) -> int:
 
 
 def restore(
-    app: App, directory: Path, settings_file: Path | None, *, replace: bool, as_json: bool
+    app: App, place: BackupPlace, settings_file: Path | None, *, replace: bool, as_json: bool
 ) -> None:
-    backup, data = contents.read_backup(directory), app.settings.data.absolute()
-    start = time.monotonic()
-    if settings_file:
-        restoring.check_settings(backup, settings_file)
+    data, start = app.settings.data.absolute(), time.monotonic()
     with progress(app) as on_progress:
+        backup = local_backup(app, place, data, on_progress)
+        if settings_file:
+            restoring.check_settings(backup, settings_file)
         restoring.verify_all(backup, on_progress)
         run(create_databases(configured_dsns(app.settings).values()))
         with open_areas(app.settings) as areas:
@@ -110,9 +153,23 @@ def restore(
     if as_json:
         show_json({**asdict(backup.info), "restored_to": str(data), "seconds": round(seconds, 1)})
     else:
-        echo(f"{directory}: restored into {data} after {seconds:.1f} s")
+        echo(f"{place}: restored into {data} after {seconds:.1f} s")
         show_info(backup.info)
     show_next_steps(app, backup, settings_file, behind)
+    if backup.source:
+        bucket.remove_download(data)
+
+
+def local_backup(app: App, place: BackupPlace, data: Path, on_progress: OnProgress) -> Backup:
+    """Read the backup; download it if it is in object storage."""
+    if not isinstance(place, StoreAddress):
+        return contents.read_backup(place)
+    store = open_store(str(place), app.settings)
+    try:
+        return run(bucket.download(store, data, on_progress))
+    except (Unreachable, KeyboardInterrupt):
+        app.say(f"The download is unfinished. To continue it: usher backup restore {place}")
+        raise
 
 
 def use_operator_login() -> None:
@@ -131,11 +188,12 @@ def show_next_steps(
     app: App, backup: Backup, settings_file: Path | None, behind: list[str]
 ) -> None:
     own, file = backup.directory / contents.SETTINGS_FILE, settings_file or app.loaded.file
+    shown = f"{backup.source}/{contents.SETTINGS_FILE}" if backup.source else own
     if contents.SETTINGS_FILE in backup.sums:
         if file is None:
-            app.say(f"  → No settings file is in use. That of the backup is {own}.")
+            app.say(f"  → No settings file is in use. That of the backup is {shown}.")
         elif not filecmp.cmp(own, file, shallow=False):
-            app.say(f"  → The settings of the backup differ from {file}: compare it with {own}.")
+            app.say(f"  → The settings of the backup differ from {file}: compare it with {shown}.")
     if behind:
         app.say(f"  → {', '.join(behind)}: run `usher db migrate`, then `usher db incarnate`")
     app.say("Start Usher again: usher up")

@@ -112,7 +112,7 @@ def show_chunk(app: App, text: str, *, as_json: bool) -> None:
     if chunk.builder:
         show_field("builder", f"{chunk.builder}, attempt {chunk.build_attempts}")
     if chunk.built_at:
-        file = file_lines(chunk.index_bytes, chunk.index_sha256)
+        file = file_lines(chunk.index_bytes, chunk.index_sha256, is_stored=chunk.is_index_stored)
         show_field("built", time_text(chunk.built_at, now), *file)
     if lease := chunk.lease_until or chunk.build_lease_until:
         show_field("lease ends", time_text(lease, now))
@@ -136,7 +136,7 @@ def show_origin(details: ChunkDetails, now: datetime) -> None:
         return
     show_field("crawler", f"{chunk.crawler}, claimed {claimed}")
     if chunk.crawled_at:
-        file = file_lines(chunk.bytes, chunk.sha256)
+        file = file_lines(chunk.bytes, chunk.sha256, is_stored=chunk.is_content_stored)
         show_field("crawled", time_text(chunk.crawled_at, now), *file)
 
 
@@ -144,9 +144,10 @@ def chunk_list(chunks: Sequence[int]) -> str:
     return f"chunk{'s' if len(chunks) > 1 else ''} {', '.join(map(str, chunks))}"
 
 
-def file_lines(size: int | None, sha256: str | None) -> list[str]:
+def file_lines(size: int | None, sha256: str | None, *, is_stored: bool) -> list[str]:
     parts = [f"{size} bytes"] if size is not None else []
     parts += [f"sha256 {printable(sha256)}"] if sha256 else []
+    parts += ["in the object store"] if is_stored else []
     return [", ".join(parts)] if parts else []
 
 

@@ -204,6 +204,14 @@ def change_rows(app: App, number: int, *, yes: bool) -> None:
         app.say(f"moved to other rows: {', '.join(moved)}")
 
 
+def remove_row(app: App, row: int, *, yes: bool) -> None:
+    confirm(f"Remove row {row} and all copies in it?", yes=yes)
+    servers = call_now(mgmt_transaction(app), admin.remove_row, row)
+    app.say(f"row {row} is removed; the last row, if it was another one, has its number now")
+    if servers:
+        app.say(f"in no row any more, stop them: {', '.join(servers)}")
+
+
 def row_json(row: RowView) -> dict[str, Any]:
     return {**asdict(row.missing), "servers": [component_json(view) for view in row.servers]}
 

@@ -37,6 +37,7 @@ from usher.local.host_selection import EVERY_HOST, HostSelection
 from usher.local.operator_urls import has_scheme, with_working_schemes
 from usher.local.ports import DEMO_DIRECTORY, StoredPorts
 from usher.local.supervisor import Supervisor
+from usher.object_store.store import check_chunk_store
 from usher.observe.crawl_progress import last_result, read_progress
 from usher.shutdown import stop_events
 from usher.telemetry import Log, log_failure, set_up_logging
@@ -77,6 +78,8 @@ async def start_run(app: App, options: LocalRunOptions) -> AsyncIterator[LocalRu
     if app.loaded.origins["log_level"] == "default" and not app.settings.log_file:
         # This output is for a person; the processes write log files.
         set_up_logging(level="warning", form=app.settings.log_format)
+    if problem := await check_chunk_store(app.settings):
+        app.say(f"The object store does not answer; work waits for it. {problem}")
     with stop_events() as (stop, hurry):
         announcement = log_failure(asyncio.create_task(announce_stop(app, stop)), log)
         try:

@@ -24,7 +24,7 @@ MANY_PAGES: Final = 100  # from so many on a removal needs a confirmation
 MAX_TARGET_CHARACTERS: Final = 2_300
 MAX_REASON_CHARACTERS: Final = 60  # in a table
 NOT_PURGED: Final = (
-    "WARC files that a crawler keeps (--keep-warc)",
+    "WARC files in an archive (--keep-warc)",
     "items of feeds with these addresses",
     "backups of the database",
 )

@@ -1,4 +1,4 @@
-"""`usher chunks`: list, show, retry and compact chunks."""
+"""`usher chunks`: list, show, retry and compact chunks, and prune the object store."""
 
 from typing import Any
 
@@ -109,3 +109,22 @@ def compact(app: App, *, dry_run: bool, as_json: bool) -> None:
       usher chunks compact
     """
     actions.chunks.compact_chunks(app, dry_run=dry_run, as_json=as_json)
+
+
+@chunks.command(name="prune-store")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; delete nothing.")
+@json_option
+@pass_app
+def prune_store(app: App, *, dry_run: bool, as_json: bool) -> None:
+    """Delete chunk files from the object store that the database does not know.
+
+    The watchdog deletes all files that it knows and that are not needed. Use this after the restore of an older
+    database, which does not know the files that were uploaded later. Files younger than a day stay. The bucket and
+    prefix must belong to this installation alone.
+
+    \b
+    Examples:
+      usher chunks prune-store --dry-run
+      usher chunks prune-store
+    """
+    actions.chunks_store.prune_store(app, dry_run=dry_run, as_json=as_json)

@@ -111,19 +111,26 @@ def undrain(app: App, host: str) -> None:
 
 @components.command()
 @click.option("--set", "number", type=int, metavar="N", help="Set the number of rows.")
+@click.option("--remove", "removed", type=int, metavar="N", help="Remove row N.")
 @json_option
 @yes_option
 @pass_app
-def rows(app: App, number: int | None, *, as_json: bool, yes: bool) -> None:
-    """Show the rows of index servers, or set their number; every chunk has one copy in each row.
+def rows(app: App, number: int | None, removed: int | None, *, as_json: bool, yes: bool) -> None:
+    """Show the rows of index servers, set their number or remove one; every chunk has one copy in each row.
 
-    With fewer rows, the copies in the last rows are removed and their servers move to the other rows.
+    With fewer rows, the copies in the last rows are removed and their servers move to the other rows. With --remove,
+    the servers of the row belong to no row any more, and the last row gets its number.
 
     \b
     Examples:
       usher components rows
       usher components rows --set 3
+      usher components rows --remove 1    once row 2 is complete
     """
+    if number is not None and removed is not None:
+        raise click.UsageError("Give either --set or --remove.")
+    if removed is not None:
+        actions.components.remove_row(app, removed, yes=yes)
     if number is not None:
         actions.components.change_rows(app, number, yes=yes)
     actions.components.show_rows(app, as_json=as_json)

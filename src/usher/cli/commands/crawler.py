@@ -20,6 +20,7 @@ from usher.cli.app import (
     show_json,
 )
 from usher.cli.output import echo
+from usher.cli.place import archive_option
 from usher.wording import printable
 
 MAX_LINKS = 20  # shown without --links
@@ -34,7 +35,7 @@ FIELDS = ("url", "status", "result", "why", "robots", "delay", "type", "length",
 @host_option
 @range_option("--pages", 50, 1, 1000, "Pages per chunk.")
 @range_option("--chunks", 8, 1, 1000, "Chunks at once.")
-@click.option("--keep-warc", "keep", is_flag=True, help="Keep all WARC files as an archive.")
+@archive_option()
 @click.option("--insecure", is_flag=True, help="Serve files to other machines without a token.")
 @pass_app
 def crawler(
@@ -57,6 +58,7 @@ def crawler(
     Examples:
       usher crawler
       USHER_CONTACT=https://example.org/bot usher crawler --mgmt http://10.0.0.1:8411
+      usher crawler --keep-warc s3://archive/warc
     """
     from usher.crawl.crawler import CrawlerLoad
     from usher.crawl.service import CrawlerOptions, run_crawler

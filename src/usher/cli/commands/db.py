@@ -24,6 +24,7 @@ from usher.cli.output import echo
 
 if TYPE_CHECKING:
     from usher.db.areas import AreaDatabases
+    from usher.schema.partitions import PartitionPlan
     from usher.schema.state import SchemaState
 
 P = ParamSpec("P")
@@ -69,7 +70,7 @@ def db() -> None:
 @json_option
 @pass_app
 def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
-    """Show the version of each schema; exit code 6 if one is behind."""
+    """Show the version of each schema, and the partitions of the guestbook; exit code 6 if one is behind."""
     from usher.schema import migrate
     from usher.schema.state import out_of_date_error, unknown_migrations_error
 
@@ -81,10 +82,11 @@ def status(app: App, schemas: tuple[str, ...], *, as_json: bool) -> None:
             len(state.applied),
             len(state.pending),
             len(state.unknown),
+            state.partitions or "-",
         )
         for state in states
     ]
-    headings = ("SCHEMA", "VERSION", "APPLIED", "PENDING", "UNKNOWN")
+    headings = ("SCHEMA", "VERSION", "APPLIED", "PENDING", "UNKNOWN", "PARTITIONS")
     show_list(app, states, headings, rows, as_json=as_json, to_json=state_json)
     for state in states:
         if state.unknown and not state.refused:
@@ -214,6 +216,63 @@ def incarnate(app: App, reason: str, *, yes: bool) -> None:
     confirm("Compare the chunks of all index servers? Searches are partial until then.", yes=yes)
     call_with_areas(app, restores.incarnate, reason)
     app.say("A new incarnation was started.")
+
+
+@db.command()
+@range_option(
+    "--partitions", 4, 1, 64, "Number of partitions; 1 makes the guestbook one table again."
+)
+@click.option("--dry-run", is_flag=True, help="Print the plan, and change nothing.")
+@json_option
+@yes_option
+@pass_app
+def partition(app: App, partitions: int, *, dry_run: bool, as_json: bool, yes: bool) -> None:
+    """Divide the guestbook into partitions by ranges of hosts.
+
+    It copies all pages in one transaction, so stop MGMT, watchdog, scheduler and manager before. Useful from about
+    100 million pages on.
+
+    \b
+    Examples:
+      usher db partition --dry-run
+      usher db partition --partitions 8
+      usher db partition --partitions 1
+    """
+    from usher.schema import partitions as forms
+
+    if not dry_run:
+        confirm("Copy the guestbook? Usher cannot work until that has ended.", yes=yes)
+    action = forms.plan if dry_run else forms.partition
+    plan = call_with_areas(app, action, partitions)
+    if as_json:
+        show_json({**dataclasses.asdict(plan), "partitions": plan.partitions})
+        return
+    if not plan.changes:
+        app.say("The guestbook is one table already.")
+        return
+    show_table(("PARTITION", "FIRST HOST", "LAST HOST", "PAGES"), partition_rows(plan))
+    if plan.partitions < partitions:
+        app.say(
+            f"Only {plan.partitions} partitions: the hosts are too few, or one has more pages than a part."
+        )
+    if dry_run:
+        app.say(
+            f"The copy takes {plan.bytes / 1e9:.1f} GB of disk beside the present table, and the same in WAL. "
+            "All other statements on the guestbook wait until the commit."
+        )
+    else:
+        app.say("The guestbook was copied. `usher db status` shows its form.")
+
+
+def partition_rows(plan: "PartitionPlan") -> list[tuple[int, str, str, str]]:
+    """Return a row for each partition; the numbers of pages are estimates."""
+    from usher.domain64 import to_hex
+
+    bounds = list(plan.bounds or ())
+    firsts = ["-", *map(to_hex, bounds)]
+    lasts = [*(to_hex(bound - 1) for bound in bounds), "-"]
+    pages = f"~{plan.pages // plan.partitions:,}"
+    return [(at, *ends, pages) for at, ends in enumerate(zip(firsts, lasts, strict=True), 1)]
 
 
 @db.command()

@@ -1,14 +1,19 @@
 """`usher crawl`, `usher up` and `usher demo`: run every role on this machine with one command."""
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from usher.cli import actions
 from usher.cli.app import App, Command, Number, WholeNumber, pass_app, run_service
 from usher.cli.output import echo
+from usher.cli.place import archive_option
 
-keep_option = click.option("--keep-warc", is_flag=True, help="Keep all WARC files as an archive.")
+if TYPE_CHECKING:
+    from usher.object_store.address import StoreAddress
+
+keep_option = archive_option()
 front_option = click.option(
     "--front", default="", metavar="HOST:PORT", help="Address of the search page. [127.0.0.1:8400]"
 )
@@ -75,7 +80,7 @@ def crawl(app: App, /, urls: tuple[str, ...], then: str, **options: Any) -> None
 @keep_option
 @front_option
 @pass_app
-def up(app: App, *, keep_warc: bool, front: str) -> None:
+def up(app: App, *, keep_warc: "Path | StoreAddress | None", front: str) -> None:
     """Run every role on this machine, with the search page, until stopped.
 
     Add pages with `usher add`, tasks or feeds. The settings come from usher.toml.
@@ -115,7 +120,13 @@ def demo(app: App, then: str, *, jobs: bool) -> None:
 @click.option("--skip-hosts", is_flag=True)
 @pass_app
 def role_process(
-    app: App, name: str, *, keep_warc: bool, front: str, jobs: bool, skip_hosts: bool
+    app: App,
+    name: str,
+    *,
+    keep_warc: "Path | StoreAddress | None",
+    front: str,
+    jobs: bool,
+    skip_hosts: bool,
 ) -> None:
     """Run one process of the local stack; `usher up` starts these."""
     from usher.local.host_selection import read_skipped

@@ -33,7 +33,7 @@ def watchdog(
       usher watchdog --every 2 --grace 60
     """
     from usher.mgmt.health import HealthLimits
-    from usher.mgmt.watchdog import watch
+    from usher.mgmt.watchdog_service import watch
 
     limits = HealthLimits(misses, timedelta(seconds=probation), timedelta(seconds=grace))
     work = watch(app.settings, ready=announce, tick=every, limits=limits)

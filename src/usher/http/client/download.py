@@ -9,7 +9,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from usher.chunk_store import PartialFile, StoredFile
-from usher.errors import BadContent, BadInput, NotAllowed, NotFound, Unreachable
+from usher.errors import BadContent, BadInput, NotAllowed, NotFound, Unreachable, UsherError
 from usher.http.client.pool import HttpPool, StreamedResponse
 
 ChunkKind = Literal["content", "index"]
@@ -77,12 +77,15 @@ class Download:
         self, source: ChunkLocation, file: PartialFile, ticket: str, timeout: float
     ) -> None:
         self._source, self._file = source, file
-        self._pool = component_pool(source, timeout)
+        self._pool = self._connect(source, timeout)
         self._headers = {"Host": urlsplit(source.address).netloc.rpartition("@")[2]}
         if ticket:
             self._headers["Authorization"] = f"Bearer {ticket}"
         self._timeout = timeout
         self._etag = ""
+
+    def _connect(self, source: ChunkLocation, timeout: float) -> HttpPool:
+        return component_pool(source, timeout)
 
     async def run(self) -> None:
         """Download the whole file; give up after several attempts in a row without a new byte."""
@@ -106,13 +109,13 @@ class Download:
         if self._file.size and self._etag:
             headers |= {"Range": f"bytes={self._file.size}-", "If-Range": self._etag}
         async with self._pool.stream(self._source.path, headers) as response:
-            self._check_head(response)
+            await self._check_head(response)
             async for part in response.parts():
                 if self._file.size + len(part) > self._source.max_bytes:
                     raise self._too_long()
                 self._file.write(part)
 
-    def _check_head(self, response: StreamedResponse) -> None:
+    async def _check_head(self, response: StreamedResponse) -> None:
         """Raise unless the response has the requested bytes."""
         match response.status:
             case 200:
@@ -124,15 +127,21 @@ class Download:
             case 206 | 416:
                 self._file.truncate()
                 raise Unreachable(f"{self._source.name} arrived in parts that do not match.")
+            case _:
+                raise await self._refusal(response)
+
+    async def _refusal(self, response: StreamedResponse) -> UsherError:
+        """The error that a status other than success means."""
+        match response.status:
             case 401 | 403:
-                raise NotAllowed(
+                return NotAllowed(
                     f"{self._source.name} is not permitted ({response.status}).",
                     hint="Check this component's token with `usher tokens list`.",
                 )
             case 404 | 410:
-                raise NotFound(f"{self._source.name} does not exist.")
+                return NotFound(f"{self._source.name} does not exist.")
             case status:
-                raise Unreachable(f"Could not download {self._source.name}: HTTP {status}.")
+                return Unreachable(f"Could not download {self._source.name}: HTTP {status}.")
 
     def _check_announced(self, response: StreamedResponse) -> None:
         """Raise at once if the component announces another checksum, or too many bytes."""

@@ -12,7 +12,7 @@ The client raises what MGMT declines as the error that MGMT names. While MGMT ca
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -24,11 +24,14 @@ from usher.messages.components import (
     ChunkIdsQuery,
     ChunkIdsReport,
     ChunkState,
+    ContentUrlRequest,
     ForeignPages,
     ForeignPagesRequest,
     LeaseAnswer,
     LeaseRequest,
+    SignedUrl,
     UnpropagatedChunks,
+    UploadRequest,
 )
 from usher.messages.crawler import (
     AddLinksRequest,
@@ -107,6 +110,17 @@ class Client(MgmtConnection):
             chunks += answer.chunks
             next_id = answer.after
         return chunks
+
+    async def upload_url(
+        self, chunk: int, kind: Literal["content", "index"], *, sha256: str, size: int
+    ) -> SignedUrl:
+        """The URL to upload a file of a chunk that this component crawls or builds."""
+        request = UploadRequest(chunk_id=chunk, kind=kind, sha256=sha256, bytes=size)
+        return await self._post("/v1/upload_url", request, SignedUrl)
+
+    async def content_url(self, chunk: int) -> SignedUrl:
+        """A new URL to download the content of a chunk that this builder has claimed."""
+        return await self._post("/v1/content_url", ContentUrlRequest(chunk_id=chunk), SignedUrl)
 
     async def foreign_pages(self, chunks: Sequence[ForeignPages]) -> list[int]:
         """Report pages that this builder or server dropped; returns the chunks whose reports MGMT accepted."""
@@ -206,11 +220,17 @@ class Client(MgmtConnection):
         pages: Sequence[PageReport] | None = None,
         sha256: str | None = None,
         size: int | None = None,
+        stored: bool = False,
     ) -> ChunkState:
-        """Report that the chunk's content is on the disk; see `ContentChunkReport` for `pages`."""
+        """Report content on the disk or in the object store; see `ContentChunkReport` for `pages`."""
         reports = None if pages is None else [*pages]
         report = ContentChunkReport(
-            chunk_id=chunk, state="crawled", sha256=sha256, bytes=size, pages=reports
+            chunk_id=chunk,
+            state="crawled",
+            sha256=sha256,
+            bytes=size,
+            pages=reports,
+            stored=stored,
         )
         return await self._post("/set_content_chunk_metadata", report, ChunkState)
 
@@ -233,10 +253,16 @@ class Client(MgmtConnection):
         sha256: str | None = None,
         size: int | None = None,
         samples: Sequence[PageSample] = (),
+        stored: bool = False,
     ) -> ChunkState:
-        """Report an index on the disk, and the lines of its pages that MGMT asked for."""
+        """Report an index on the disk or in the object store, and the lines of its pages that MGMT asked for."""
         report = IndexChunkReport(
-            chunk_id=chunk, state="built", sha256=sha256, bytes=size, samples=tuple(samples)
+            chunk_id=chunk,
+            state="built",
+            sha256=sha256,
+            bytes=size,
+            samples=tuple(samples),
+            stored=stored,
         )
         return await self._post("/set_index_chunk_metadata", report, ChunkState)
 

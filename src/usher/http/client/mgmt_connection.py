@@ -66,8 +66,12 @@ class MgmtConnection:
         weight: int | None = None,
         reason: str = "",
         anew: bool = False,
+        renews_leases: bool = False,
     ) -> ComponentStatus:
-        """Declare this component's state, and at first its type. A crawler that starts `anew` has no chunks."""
+        """Declare this component's state, and at first its type.
+
+        A crawler that starts `anew` has no chunks. One that `renews_leases` calls `renew` for each of its chunks.
+        """
         request = ComponentStateRequest(
             state=state,
             type=type,
@@ -76,6 +80,7 @@ class MgmtConnection:
             reason=reason,
             anew=anew,
             version=__version__,
+            renews_leases=renews_leases,
         )
         declared = {**msgspec.to_builtins(request), "reason": reason}
         declared.pop("anew", None)

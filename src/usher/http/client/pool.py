@@ -302,11 +302,16 @@ def mgmt_pool(url: str, *, timeout: float) -> tuple[HttpPool, str]:
     return HttpPool(parts.hostname, port, timeout=timeout, tls=tls), host
 
 
-def request_bytes(method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-    """The request as bytes; ValueError if a line break in a header would add another header."""
+def request_bytes(
+    method: str, path: str, body: bytes, headers: Mapping[str, str], *, length: int | None = None
+) -> bytes:
+    """The request as bytes; ValueError if a line break in a header would add another header.
+
+    `length` is the length of a body that the caller sends itself.
+    """
     lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     if body or method != "GET":
-        lines.append(f"Content-Length: {len(body)}")
+        lines.append(f"Content-Length: {len(body) if length is None else length}")
     head = "\r\n".join([*lines, "", ""])
     line_ends = len(lines) + 1
     if "\0" in head or head.count("\r") != line_ends or head.count("\n") != line_ends:

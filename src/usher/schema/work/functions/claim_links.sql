@@ -9,8 +9,8 @@
 -- * A claim continues until it has enough pages or no ready host is left. If it finds a host without pages, it removes such hosts
 --   from the head of the queue, each time ten times as far: a host costs this once, because only a new page brings it back.
 -- * It writes everything at once: the fixed cost of the three writes equals that of five pages. Locked pages do not move, so ctid
---   finds them without an index. (CPU compared with one write for each crawler: 0.94 for one crawler with ten pages of ten hosts,
---   0.82 for eight crawlers.)
+--   finds them without an index; the host chooses the partition, because another one may have the same ctid. (CPU compared with
+--   one write for each crawler: 0.94 for one crawler with ten pages of ten hosts, 0.82 for eight crawlers.)
 -- * `delay_is_set` says that the operator set the delay of the host: it replaces the one that robots.txt asks for.
 -- * No crawler gets pages of the hosts in `skipped`: `usher crawl` crawls only the hosts that its user named.
 -- * Crawlers get only dates that the server sent as conditions for their requests.
@@ -188,8 +188,8 @@ begin
     ), mine as (
         update work.guestbook g
         set state = 'crawling', chunk_id = chunks[t.turn]
-        from unnest(taken, turns) as t (place, turn)
-        where g.ctid = t.place
+        from unnest(taken, owners, turns) as t (place, domain64, turn)
+        where g.ctid = t.place and g.domain64 = t.domain64
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
             case when not g.last_modified_assigned then g.last_modified end as last_modified,
             -- A page that should be in the index but is not is fetched without conditions.

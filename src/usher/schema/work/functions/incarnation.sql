@@ -1,12 +1,15 @@
 -- Starts a new incarnation in one transaction. No copy counts as loaded until its server has compared it; unfinished moves are
 -- undone, so that a server with a copy keeps its placement. work.stale_copy decides which copies servers remove when they load the
--- chunk again. Ids continue at the next billion, because the lost history issued fewer. Doorkeepers clear their cache.
+-- chunk again. Ids continue at the next billion, because the lost history issued fewer. Doorkeepers clear their cache. The last
+-- 12 digits of the id stay: they name the installation, so that an index server detects the index of another one.
 create function work.begin_incarnation(why text) returns uuid
     language plpgsql security definer
     set search_path = ''
 as $$
 declare
-    new_id uuid := gen_random_uuid();
+    new_id uuid := (
+        select left(gen_random_uuid()::text, 24) || right(i.id::text, 12) from work.incarnation i
+    );
     step constant bigint := 1000000000;
 begin
     -- As `placements.plan_alone`: reports of servers under the old incarnation end before this, or are refused after it.
@@ -42,8 +45,9 @@ begin
     where s.schemaname = 'work';
     update work.settings set revision = revision + 1000000;
 
-    insert into work.incarnation (id, since, reason) values (new_id, now(), why)
-    on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason;
+    insert into work.incarnation (id, since, reason) values (coalesce(new_id, gen_random_uuid()), now(), why)
+    on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason
+    returning id into new_id;
     return new_id;
 end
 $$;

@@ -21,12 +21,12 @@ begin
         update work.guestbook g
         set state = 'pending', priority = 0, admitted_at = at, next_fetch = at, attempts = 0
         from (
-            select p.id from work.guestbook p
+            select p.id, p.domain64 from work.guestbook p
             where p.domain64 = any(hosts) and p.state = 'error' and p.status is null and not p.removed
             order by p.domain64, p.path
             for no key update
         ) failed
-        where g.id = failed.id
+        where g.id = failed.id and g.domain64 = failed.domain64
         returning g.domain64
     ), woken as (
         update work.hosts h

@@ -46,11 +46,11 @@ begin
     -- ten thousand; 0.8 ms so).
     locked as (
         select
-            o.*, g.id, g.indexed_in, g.misses, g.cadence as own_cadence, g.lost_copy, g.last_modified as dated_before,
+            o.*, g.id, g.place, g.indexed_in, g.misses, g.cadence as own_cadence, g.lost_copy, g.last_modified as dated_before,
             g.content_sha1 is distinct from o.content_sha1 as differs
         from (select * from outcome order by domain64, path collate "C") o
         cross join lateral (
-            select b.id, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1, b.lost_copy,
+            select b.id, b.ctid as place, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1, b.lost_copy,
                 b.last_modified
             from work.guestbook b
             where b.domain64 = o.domain64 and b.path = o.path
@@ -128,7 +128,8 @@ begin
         cadence = coalesce(adapted, g.cadence),
         next_fetch = at + work.revisit_pause(coalesce(adapted, paced.cadence), paced.result, paced.gone, g.failures)
     from paced
-    where g.id = paced.id
+    -- Locked pages do not move. The host chooses the partition, because another one may have the same ctid.
+    where g.ctid = paced.place and g.domain64 = paced.domain64
     returning
         g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in, g.indexed_in, paced.waits;
 end

@@ -53,10 +53,12 @@ create table work.watchdog_round (
     clock_skew_seconds double precision not null,
     machine text not null,
     silent_since timestamptz,
-    silent_components integer not null default 0
+    silent_components integer not null default 0,
+    store_problem text not null default ''
 );
 
 comment on column work.watchdog_round.clock_skew_seconds is
     'How far the clock of the watchdog''s machine is ahead of the database''s.';
+comment on column work.watchdog_round.store_problem is 'Why the object store cannot be used; empty while it can.';
 comment on column work.watchdog_round.silent_since is
     'Since when no component answers or calls; the watchdog then suspects its own network and takes no action.';

@@ -1,21 +1,17 @@
-"""Searches of one engine, and ranking across several."""
+"""Every engine: queries and their hits, snippets, statistics and suggestions."""
 
-import random
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import chain
-from pathlib import Path
 
 import pytest
 
-from support.index.documents import HEAP, NOW, PAGES, found, page
+from support.index.documents import NOW, PAGES, found, page
+from support.index.engines import EngineFactory
 from usher import domain64
 from usher.index.document import IndexDocument
 from usher.index.engine import Engine
-from usher.index.index_reader import RECENT_HITS
 from usher.query.language import Query, parse_query
-from usher.query.results import Hits, sum_stats
-from usher.search.merge import merge
+from usher.query.results import Hits
 
 NUMBERS = {"www.nasa.gov": domain64.Parts(1, 5, 1), "blogs.nasa.gov": domain64.Parts(1, 5, 2)}
 FOUND = {
@@ -70,16 +66,9 @@ def numbered(document: IndexDocument) -> IndexDocument:
     return IndexDocument(**(facts | {"domain64": domain64.encode(parts)})) if parts else document
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    made = Engine.open(tmp_path / "index", heap=HEAP)
-    yield made
-    made.close()
-
-
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    made = Engine.open(tmp_path_factory.mktemp("pages"), heap=HEAP)
+def pages(engines: EngineFactory) -> Iterator[Engine]:
+    made = engines.open()
     made.add(1, map(numbered, PAGES))
     made.commit()
     yield made
@@ -87,8 +76,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def spelt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    made = Engine.open(tmp_path_factory.mktemp("spelt"), heap=HEAP)
+def spelt(engines: EngineFactory) -> Iterator[Engine]:
+    made = engines.open()
     made.add(1, [page(name, text, title="") for name, text in SPELT.items()])
     made.commit()
     yield made
@@ -229,26 +218,7 @@ def test_pages_of_hits(pages: Engine) -> None:
     assert len(found(pages, "rockets", k=-5, offset=-5)) == 1
 
 
-def test_recent_hits_are_cached_until_the_index_changes(tmp_path: Path) -> None:
-    engine = Engine.open(tmp_path, heap=HEAP)
-    engine.add(1, [page(f"{number}", "velvet", chunk=1) for number in range(300)])
-    engine.commit()
-    query, view = parse_query("velvet"), engine._reader
-    hits = engine.search(query, 12, show=2).hits
-    assert all(view.recent(hit.url, hit.chunk) for hit in hits[2:])
-    assert not any(view.recent(hit.url, hit.chunk) for hit in hits[:2])  # shown already
-    wanted = [(hit.url, hit.chunk) for hit in hits]
-    assert list(engine.snippets(query, wanted)) == wanted
-    engine.search(query, 250)
-    assert len(view._recent) <= RECENT_HITS
-    engine.drop([1])
-    engine.commit()
-    assert engine.snippets(query, wanted) == {}
-    engine.close()
-
-
-def test_frequent_words_are_those_of_most_documents(tmp_path: Path) -> None:
-    engine = Engine.open(tmp_path, heap=HEAP)
+def test_frequent_words_are_those_of_most_documents(engine: Engine) -> None:
     assert engine.frequent_words(10) == []
     bodies = [f"Everywhere {'often ' * (n % 2)} {'seldom' * (n % 9 == 0)}" for n in range(50)]
     engine.add(1, [page(f"{n}", body, title="Thing", chunk=1) for n, body in enumerate(bodies)])
@@ -257,7 +227,6 @@ def test_frequent_words_are_those_of_most_documents(tmp_path: Path) -> None:
     assert set(words[:2]) == {"everywhere", "thing"}
     assert words[2:] == ["often", "seldom"]
     assert engine.frequent_words(1) == words[:1]
-    engine.close()
 
 
 def test_snippets_highlight_all_forms_but_no_stop_words(pages: Engine) -> None:
@@ -288,58 +257,13 @@ def test_spelling(engine: Engine) -> None:
     assert engine.suggest(parse_query("connection con c0nnection 東京塔 " + "x" * 60)) == []
 
 
-def zipf(chance: random.Random, number: int) -> str:
-    """Words as texts have them: few often, many rarely, in a few forms."""
-    ends = ("", "s", "ed", "ing")
-    return " ".join(
-        f"w{chr(97 + int(chance.paretovariate(0.9)) % 26)}{int(chance.paretovariate(0.7)) % 300}{chance.choice(ends)}"
-        for _ in range(number)
-    )
-
-
-def test_servers_together_rank_as_one_index_does(tmp_path: Path) -> None:
-    chance = random.Random(5)  # noqa: S311
-    engines = [Engine.open(tmp_path / name, heap=HEAP) for name in ("one", "a", "b", "c")]
-    for chunk in range(24):
-        documents = [
-            page(
-                f"{chunk}-{n}",
-                zipf(chance, int(20 * chance.paretovariate(1.1)) % 3000),
-                title=zipf(chance, 3),
-            )
-            for n in range(25)
-        ]
-        for engine in (
-            engines[0],
-            engines[1 + min(chunk % 4, 2)],
-        ):  # one server has twice as much as the others
-            engine.add(chunk, documents)
-    for engine in engines:
-        engine.commit()
-    one, *row = engines
-    queries = [parse_query(zipf(chance, chance.randint(1, 3))) for _ in range(250)]
-    agreed = list(chain.from_iterable(overlap(one, row, query) for query in queries))
-    for engine in engines:
-        engine.close()
-    assert len(agreed) >= 200
-    assert sum(agreed) / len(agreed) >= 0.95
-
-
-def overlap(one: Engine, row: list[Engine], query: Query) -> Iterator[float]:
-    """How much of the first ten is the same, if there are any; scores are, too."""
-    stats = sum_stats(server.stats(query) for server in row)
-    alone = merge({"one": one.search(query, 20)}, k=10)
-    answers = {
-        str(number): server.search(query, 20, stats=stats) for number, server in enumerate(row)
-    }
-    both = merge(answers, k=10)
-    assert both.total == alone.total
-    scores = {found.hit.url: found.hit.score for found in alone.hits}
-    common = [found.hit for found in both.hits if found.hit.url in scores]
-    for hit in common:
-        # Scores are corrected to the average length of all servers, about: the frequency of each word in a hit is not
-        # known after the search (LengthCorrection). Here the averages are 92, 112 and 114 words, the largest error is
-        # 6 %, the median 1 %, and 96 % of the first ten are the same. With padded chunks the bounds were .2 and 98 %.
-        assert hit.score == pytest.approx(scores[hit.url], rel=0.1)
-    if scores:
-        yield len(common) / len(scores)
+def test_statistics_count_documents_and_words(pages: Engine) -> None:
+    stats = pages.stats(parse_query("rockets index"))
+    assert len(PAGES) <= stats.documents <= len(PAGES) + 1  # an engine may count its markers
+    assert stats.languages["en"] == 7
+    assert stats.words > 50
+    assert max(count for term, count in stats.terms.items() if "index" in term) >= 1
+    shown = pages.search(parse_query("rockets"), stats=stats).hits
+    assert [hit.url for hit in shown] == [
+        hit.url for hit in pages.search(parse_query("rockets")).hits
+    ]

@@ -569,11 +569,13 @@ create table work.watchdog_round (
     clock_skew_seconds double precision not null,
     machine text not null,
     silent_since timestamptz,
-    silent_components integer not null default 0
+    silent_components integer not null default 0,
+    store_problem text not null default ''
 );
 
 comment on column work.watchdog_round.clock_skew_seconds is
     'How far the clock of the watchdog''s machine is ahead of the database''s.';
+comment on column work.watchdog_round.store_problem is 'Why the object store cannot be used; empty while it can.';
 comment on column work.watchdog_round.silent_since is
     'Since when no component answers or calls; the watchdog then suspects its own network and takes no action.';
 
@@ -625,6 +627,25 @@ create index chunk_build_lease on work.chunk (build_lease_until) where index_sta
 create index chunk_failed on work.chunk (id) where state = 'error' or index_state in ('error', 'parked');
 create index chunk_to_propagate on work.chunk (id) where index_state = 'built' and propagated_at is null;
 create index chunk_retired on work.chunk (id) where index_state = 'retired';
+
+-- tables/chunk_objects.sql
+
+-- Chunk files in the object store, under keys that name kind, chunk and checksum, so that no upload replaces another file. MGMT
+-- stores the row before a component gets the URL for the upload: no object exists without a row, whatever crashes. Only the
+-- watchdog deletes objects.
+create table work.chunk_object (
+    kind text not null constraint chunk_object_kind_known check (kind in ('content', 'index')),
+    chunk_id bigint not null references work.chunk (id),
+    sha256 text not null,
+    requested_at timestamptz not null,
+    stored_at timestamptz,
+    deleting boolean not null default false,
+    primary key (kind, chunk_id, sha256)
+);
+
+comment on column work.chunk_object.requested_at is 'When a component last got a URL for the upload.';
+comment on column work.chunk_object.stored_at is 'When the component reported the upload; null before.';
+comment on column work.chunk_object.deleting is 'The watchdog deletes the object now, so there is no upload until the row is gone.';
 
 -- tables/placements.sql
 
@@ -1500,12 +1521,12 @@ begin
         update work.guestbook g
         set state = 'pending', priority = 0, admitted_at = at, next_fetch = at, attempts = 0
         from (
-            select p.id from work.guestbook p
+            select p.id, p.domain64 from work.guestbook p
             where p.domain64 = any(hosts) and p.state = 'error' and p.status is null and not p.removed
             order by p.domain64, p.path
             for no key update
         ) failed
-        where g.id = failed.id
+        where g.id = failed.id and g.domain64 = failed.domain64
         returning g.domain64
     ), woken as (
         update work.hosts h
@@ -1530,8 +1551,8 @@ $$;
 -- * A claim continues until it has enough pages or no ready host is left. If it finds a host without pages, it removes such hosts
 --   from the head of the queue, each time ten times as far: a host costs this once, because only a new page brings it back.
 -- * It writes everything at once: the fixed cost of the three writes equals that of five pages. Locked pages do not move, so ctid
---   finds them without an index. (CPU compared with one write for each crawler: 0.94 for one crawler with ten pages of ten hosts,
---   0.82 for eight crawlers.)
+--   finds them without an index; the host chooses the partition, because another one may have the same ctid. (CPU compared with
+--   one write for each crawler: 0.94 for one crawler with ten pages of ten hosts, 0.82 for eight crawlers.)
 -- * `delay_is_set` says that the operator set the delay of the host: it replaces the one that robots.txt asks for.
 -- * No crawler gets pages of the hosts in `skipped`: `usher crawl` crawls only the hosts that its user named.
 -- * Crawlers get only dates that the server sent as conditions for their requests.
@@ -1709,8 +1730,8 @@ begin
     ), mine as (
         update work.guestbook g
         set state = 'crawling', chunk_id = chunks[t.turn]
-        from unnest(taken, turns) as t (place, turn)
-        where g.ctid = t.place
+        from unnest(taken, owners, turns) as t (place, domain64, turn)
+        where g.ctid = t.place and g.domain64 = t.domain64
         returning t.turn, g.id, g.domain64, g.scheme, g.path, g.etag, g.text64, g.depth, g.priority,
             case when not g.last_modified_assigned then g.last_modified end as last_modified,
             -- A page that should be in the index but is not is fetched without conditions.
@@ -1779,11 +1800,11 @@ begin
     -- ten thousand; 0.8 ms so).
     locked as (
         select
-            o.*, g.id, g.indexed_in, g.misses, g.cadence as own_cadence, g.lost_copy, g.last_modified as dated_before,
+            o.*, g.id, g.place, g.indexed_in, g.misses, g.cadence as own_cadence, g.lost_copy, g.last_modified as dated_before,
             g.content_sha1 is distinct from o.content_sha1 as differs
         from (select * from outcome order by domain64, path collate "C") o
         cross join lateral (
-            select b.id, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1, b.lost_copy,
+            select b.id, b.ctid as place, b.state, b.chunk_id, b.indexed_in, b.misses, b.cadence, b.content_sha1, b.lost_copy,
                 b.last_modified
             from work.guestbook b
             where b.domain64 = o.domain64 and b.path = o.path
@@ -1861,7 +1882,8 @@ begin
         cadence = coalesce(adapted, g.cadence),
         next_fetch = at + work.revisit_pause(coalesce(adapted, paced.cadence), paced.result, paced.gone, g.failures)
     from paced
-    where g.id = paced.id
+    -- Locked pages do not move. The host chooses the partition, because another one may have the same ctid.
+    where g.ctid = paced.place and g.domain64 = paced.domain64
     returning
         g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in, g.indexed_in, paced.waits;
 end
@@ -2049,7 +2071,11 @@ declare
     hosts bigint[];
     chunks bigint[];
 begin
-    if not exists (select from work.removal r where r.undone_at is null) or not exists (
+    -- Most installations have no removal: a check of its own, because the other one opens every partition of the guestbook.
+    if not exists (select from work.removal r where r.undone_at is null) then
+        return 0;
+    end if;
+    if not exists (
         select from (select distinct g.domain64 from work.guestbook g where g.id = any(page_ids)) d
         join work.hosts h on h.domain64 = d.domain64
         join work.removal r on r.undone_at is null and r.host = any(work.host_and_parents(h.name))
@@ -2203,14 +2229,15 @@ begin
     -- By the index on the chunk. With statistics from before the claims the planner believes that no page is being crawled and
     -- would take the index on those: 50,300 blocks instead of 370 with 50,000 of them.
     with mine as materialized (
-        select c.id
+        select c.id, c.domain64
         from (
-            select g.id, g.state from work.guestbook g where g.chunk_id = chunk order by g.domain64, g.path offset 0
+            select g.id, g.domain64, g.state from work.guestbook g where g.chunk_id = chunk order by g.domain64, g.path offset 0
             for no key update
         ) c
         where c.state = 'crawling'
     ), back as (
-        update work.guestbook g set state = 'pending' from mine where g.id = mine.id returning g.domain64
+        update work.guestbook g set state = 'pending' from mine where g.id = mine.id and g.domain64 = mine.domain64
+        returning g.domain64
     )
     select array_agg(distinct domain64) into hosts from back;
     perform work.wake(hosts, at);
@@ -2241,11 +2268,13 @@ declare
     returned boolean;
     numbers bigint[];
     names text[];
+    pages integer;
 begin
     update work.chunk k
     set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes,
         page_ids = array(select g.id from work.guestbook g where g.chunk_id = chunk)
-    where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling' and k.lease_until > at;
+    where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling' and k.lease_until > at
+    returning cardinality(k.page_ids) into pages;
     if not found then
         return;
     end if;
@@ -2281,10 +2310,12 @@ begin
         end if;
     end if;
 
-    -- By the index on the chunk, not by the one on pages that are being crawled.
-    select array_agg(g.domain64 order by g.id), array_agg(g.path order by g.id) into numbers, names
-    from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
-    where g.state = 'crawling';
+    -- Most crawlers report every page. By the index on the chunk, not by the one on pages that are being crawled.
+    if reported < pages then
+        select array_agg(g.domain64 order by g.id), array_agg(g.path order by g.id) into numbers, names
+        from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
+        where g.state = 'crawling';
+    end if;
     if numbers is not null then
         unreported := cardinality(numbers);
         if coalesce(
@@ -2362,6 +2393,40 @@ as $$
         cross join lateral (select removed from work.guestbook where id = o.page_id offset 0) g
         where g.removed
     );
+$$;
+
+-- functions/chunk_objects.sql
+
+-- Whether the file of a chunk with this checksum is in the object store. It has no settings of its own, because they would take
+-- longer than the look-up.
+create function work.is_stored(file_kind text, chunk bigint, checksum text) returns boolean
+    language sql stable
+as $$
+    select exists (
+        select from work.chunk_object o
+        where o.kind = file_kind and o.chunk_id = chunk and o.sha256 = checksum and o.stored_at is not null and not o.deleting
+    );
+$$;
+
+-- Whether an object is needed: its upload may still be running, a builder needs the content, or index servers may load the index.
+-- An index with the text of a page that the operator removed is needed only until every row has the chunk.
+create function work.is_object_needed(object work.chunk_object, latest_request timestamptz) returns boolean
+    language sql stable
+    set search_path = '' set enable_seqscan = off
+as $$
+    select case
+        when object.stored_at is null then object.requested_at > latest_request
+        when object.kind = 'content' then exists (
+            select from work.chunk k
+            where k.id = object.chunk_id and k.state = 'crawled' and k.sha256 = object.sha256 and k.propagated_at is null
+                and k.index_state is distinct from 'retired'
+        )
+        else exists (
+            select from work.chunk k
+            where k.id = object.chunk_id and k.index_state = 'built' and k.index_sha256 = object.sha256
+                and (k.propagated_at is null or not work.holds_removed_text(k.id))
+        )
+    end;
 $$;
 
 -- functions/anchors_changed.sql
@@ -2777,13 +2842,16 @@ $$;
 
 -- Starts a new incarnation in one transaction. No copy counts as loaded until its server has compared it; unfinished moves are
 -- undone, so that a server with a copy keeps its placement. work.stale_copy decides which copies servers remove when they load the
--- chunk again. Ids continue at the next billion, because the lost history issued fewer. Doorkeepers clear their cache.
+-- chunk again. Ids continue at the next billion, because the lost history issued fewer. Doorkeepers clear their cache. The last
+-- 12 digits of the id stay: they name the installation, so that an index server detects the index of another one.
 create function work.begin_incarnation(why text) returns uuid
     language plpgsql security definer
     set search_path = ''
 as $$
 declare
-    new_id uuid := gen_random_uuid();
+    new_id uuid := (
+        select left(gen_random_uuid()::text, 24) || right(i.id::text, 12) from work.incarnation i
+    );
     step constant bigint := 1000000000;
 begin
     -- As `placements.plan_alone`: reports of servers under the old incarnation end before this, or are refused after it.
@@ -2819,8 +2887,9 @@ begin
     where s.schemaname = 'work';
     update work.settings set revision = revision + 1000000;
 
-    insert into work.incarnation (id, since, reason) values (new_id, now(), why)
-    on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason;
+    insert into work.incarnation (id, since, reason) values (coalesce(new_id, gen_random_uuid()), now(), why)
+    on conflict (is_current) do update set id = excluded.id, since = excluded.since, reason = excluded.reason
+    returning id into new_id;
     return new_id;
 end
 $$;

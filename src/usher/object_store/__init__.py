@@ -1,0 +1,1 @@
+"""Files in S3-compatible object storage."""

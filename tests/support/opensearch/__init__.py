@@ -1,0 +1,1 @@
+"""A real OpenSearch for tests: the processes of its nodes, and fixtures."""

@@ -1,0 +1,1 @@
+"""Code that several tests share: a real S3 server, and a proxy in front of it that injects faults."""
