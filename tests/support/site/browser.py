@@ -139,6 +139,8 @@ class Tab:
         for room in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{room}.enable")
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
+        # Without it a page that was just loaded may lack the focus for a moment, and then it shows no outline.
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)
         browser.events.clear()
 
     def call(self, method: str, **given: object) -> Any:  # noqa: ANN401
