@@ -11,7 +11,7 @@ from usher.errors import BadSetting
 from usher.object_store.address import StoreAccess, StoreAddress
 
 if TYPE_CHECKING:
-    from obstore.store import S3Config, S3Store
+    from obstore.store import ClientConfig, S3Config, S3Store
 
 INSTALL_HINT: Final = "pip install 'usherd[s3]'"
 CONNECT_SECONDS: Final = 5.0
@@ -31,18 +31,21 @@ def s3_client(address: StoreAddress, access: StoreAccess, patience: float) -> "S
         config["region"] = access.region
     if access.access_key:
         config |= {"access_key_id": access.access_key, "secret_access_key": access.secret_key}
+    options: ClientConfig = {
+        "allow_http": True,
+        "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+        "read_timeout": timedelta(seconds=STALL_SECONDS),
+        "timeout": MAX_REQUEST_TIME,
+    }
+    if access.authorities.ca_file:
+        options["root_certificate"] = access.authorities.pem()
     module = import_module("obstore.store")
     try:
         client: S3Store = module.S3Store(
             address.bucket,
             prefix=address.prefix or None,
             config=config,
-            client_options={
-                "allow_http": True,
-                "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
-                "read_timeout": timedelta(seconds=STALL_SECONDS),
-                "timeout": MAX_REQUEST_TIME,
-            },
+            client_options=options,
             retry_config={
                 "max_retries": MAX_REQUEST_RETRIES,
                 "retry_timeout": timedelta(seconds=patience),
