@@ -36,7 +36,7 @@ from usher.index.engine import COMPARED_WITH, Engine
 from usher.index.holdings import NOT_COMPARED, check_installation
 from usher.index.loader import Loader
 from usher.index.opensearch.opensearch_engine import OpenSearchEngine
-from usher.index.opensearch.options import options_of
+from usher.index.opensearch.options import check_options, options_of
 from usher.index.rpc_handlers import QueryHandlers
 from usher.index.tantivy_engine import TantivyEngine
 from usher.object_store.address import store_authorities
@@ -67,6 +67,7 @@ async def run_index_server(
     settings: Settings, options: IndexServerOptions, stop: asyncio.Event, *, ready: Ready
 ) -> None:
     """Run an index server until `stop` is set."""
+    check_options(settings)
     keep_files_private(settings.data)
     store, health = ChunkStore(settings.data / INDEX_DIRECTORY, INDEX_SUFFIX), ComponentHealth()
     token, authorities = credential(settings), store_authorities(settings)

@@ -1,10 +1,12 @@
 """The client of S3, obstore, which only installations with an object store need."""
 
 import atexit
+import sys
 import time
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from usher.errors import BadSetting
@@ -13,7 +15,7 @@ from usher.object_store.address import StoreAccess, StoreAddress
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Store
 
-INSTALL_HINT: Final = "pip install 'usherd[s3]'"
+LOCK_FILE: Final = "requirements-s3.lock"  # in a checkout
 CONNECT_SECONDS: Final = 5.0
 STALL_SECONDS: Final = 60.0  # without a byte of the response
 MAX_REQUEST_TIME: Final = timedelta(hours=6)
@@ -65,7 +67,16 @@ def import_obstore() -> Any:  # noqa: ANN401 - its stubs need a package that is 
         import_module("obstore.exceptions")
     except ImportError as error:
         raise BadSetting(
-            "Object storage needs the package obstore, which is not installed.", hint=INSTALL_HINT
+            "Object storage needs the package obstore, which is not installed.",
+            hint=install_command(Path(__file__).parents[3]),
         ) from error
     atexit.register(time.sleep, EXIT_SECONDS)
     return module
+
+
+def install_command(root: Path) -> str:
+    """Return the command that installs the client beside this Usher; `root` is its checkout, if it runs from one."""
+    lock = root / LOCK_FILE
+    if lock.exists():
+        return f"{sys.executable} -m pip install --require-hashes -r {lock}"
+    return f"{sys.executable} -m pip install 'usherd[s3]'"
