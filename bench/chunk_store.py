@@ -27,6 +27,13 @@ from usher.http.client.object_transfer import download_object, upload_object
 from usher.object_store.address import StoreAccess, StoreAddress
 from usher.object_store.store import ObjectStore
 
+FileSize = tuple[str, int, int]  # the name, how many, and the bytes of each
+QUICK_SIZES: Sequence[FileSize] = (("100 kB files", 100, 100_000), ("2 MB files", 20, 2_000_000))
+SIZES: Sequence[FileSize] = (
+    ("100 kB files", 1_000, 100_000),
+    ("2 MB files", 200, 2_000_000),
+    ("50 MB files", 12, 50_000_000),
+)
 BUCKET, PREFIX = "chunks", "bench"
 TRANSFERS_AT_ONCE = 4
 SIGNED_SECONDS = 3600.0
@@ -197,15 +204,13 @@ def measure_size(bench: Bench, chunks: ChunkFiles, name: str) -> list[Measure]:
 
 def run(bench: Bench) -> list[Measure]:
     """Measure uploads and downloads of chunk files with a real S3 server on this machine."""
+    return measure_transfers(bench, QUICK_SIZES if bench.quick else SIZES)
+
+
+def measure_transfers(bench: Bench, sizes: Sequence[FileSize]) -> list[Measure]:
+    """Measure files of these sizes; PeerMissing without an S3 server."""
     if not PROGRAMS[KIND].exists():
         raise PeerMissing(f"{KIND} is not installed: scripts/s3-server {KIND}")
-    sizes = [("100 kB files", 100, 100_000), ("2 MB files", 20, 2_000_000)]
-    if not bench.quick:
-        sizes = [
-            ("100 kB files", 1_000, 100_000),
-            ("2 MB files", 200, 2_000_000),
-            ("50 MB files", 12, 50_000_000),
-        ]
     for note in NOTES:
         bench.note(note)
     with frame.scratch() as home, running_s3(home / "server") as server:

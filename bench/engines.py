@@ -1,4 +1,4 @@
-"""Compares the engines of an index server: documents and queries a second, and which pages they find."""
+"""Compares what may replace Usher's own storage: OpenSearch with Tantivy, and object storage with local files."""
 
 import sys
 
@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+import chunk_store
 import frame
 from engines_contenders import (
     EngineContender,
@@ -28,6 +29,12 @@ DOCUMENTS, QUICK_DOCUMENTS = 20_000, 500
 QUERIES, QUICK_QUERIES = 200, 15  # of each repeat, all different
 QUICK_JUDGED_QUERIES = 60
 QUICK_COLLECTION = "cranfield"
+# A chunk of 50 pages has about 2 MB. `chunk_store` measures more sizes.
+QUICK_FILES: Sequence[chunk_store.FileSize] = (("2 MB files", 10, 2_000_000),)
+FILES: Sequence[chunk_store.FileSize] = (
+    ("100 kB files", 1_000, 100_000),
+    ("2 MB files", 200, 2_000_000),
+)
 NDCG_HITS = 10
 TARGETS = """targets: overlap@10 of both engines at least .85; nDCG@10 of each collection within 5 % of each other"""
 WORLD = """the engines as the loader and the handlers of an index server call them, in this process: chunks of 50
@@ -50,6 +57,7 @@ def run(bench: Bench) -> list[Measure]:
             "limit": PlainOpenSearch(cluster),
         }
         measures = [*measure_speed(bench, contenders), *measure_relevance(bench, contenders)]
+    measures += measure_chunk_files(bench)
     for words in (TARGETS, WORLD):
         bench.note(" ".join(words.split()))
     return measures
@@ -123,6 +131,15 @@ def measure_relevance(bench: Bench, contenders: dict[str, EngineContender]) -> l
         name = f"nDCG@{NDCG_HITS}, {collection.name}"
         measures.append(Measure(name, "", means.pop("usher"), means, better="higher"))
     return measures
+
+
+def measure_chunk_files(bench: Bench) -> list[Measure]:
+    """Uploads and downloads of chunk files with S3; nothing without a server."""
+    try:
+        return chunk_store.measure_transfers(bench, QUICK_FILES if bench.quick else FILES)
+    except frame.PeerMissing as missing:
+        bench.note(f"no object storage: {missing}")
+        return []
 
 
 if __name__ == "__main__":

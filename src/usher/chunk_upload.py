@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
 from usher.background import wait_up_to
+from usher.certificates import SYSTEM_AUTHORITIES, TrustedAuthorities
 from usher.chunk_store import StoredFile
 from usher.errors import BadContent, BadInput, NotFound, StoreUnusable, Unreachable
 from usher.http.client.mgmt_client import Client
@@ -30,9 +31,11 @@ class ChunkUpload:
         *,
         stop: asyncio.Event,
         report: Callable[[], Awaitable[None]],
+        authorities: TrustedAuthorities = SYSTEM_AUTHORITIES,
     ) -> None:
         self._mgmt, self._kind = mgmt, kind
         self._stop, self._report = stop, report
+        self._authorities = authorities
         self._failures: dict[int, str] = {}  # by chunk
 
     @property
@@ -61,7 +64,9 @@ class ChunkUpload:
             try:
                 size, sha256 = file.size, file.sha256
                 target = await self._mgmt.upload_url(chunk, self._kind, sha256=sha256, size=size)
-                await upload_object(target.url, chunk, self._kind, file)
+                await upload_object(
+                    target.url, chunk, self._kind, file, authorities=self._authorities
+                )
             except (BadInput, NotFound) as error:
                 log.warning("kept", chunk=chunk, error=error.message)
                 return False

@@ -127,6 +127,9 @@ class Settings:
     s3_secret_key: str = setting(
         "", "secret key of S3; by default AWS_SECRET_ACCESS_KEY", secret=True
     )
+    s3_ca: str = setting(
+        "", "file with the certificate of the authority that the S3 server uses, for every process"
+    )
     contact: str = setting("", "address or web page of the operator; part of the User-Agent")
     allow_private: str = setting("", "private hosts, addresses and networks that may be crawled")
     fetch_seconds: float = setting(60.0, "maximum seconds to fetch a page", minimum=1, maximum=600)

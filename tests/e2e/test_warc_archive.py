@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Iterable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from support.processes.commands import Ran, usher
 from support.processes.killable import eventually
 from support.processes.terminal import show
+from support.s3.authority import CertificateAuthority
 from support.s3.fault_proxy import FaultProxy, Faults
 from support.s3.requests import S3Account
 from support.s3.server import KIND, OPERATOR, S3Server, needs_s3, running_s3
@@ -41,7 +43,11 @@ def site() -> Website:
 
 
 def write_config(
-    directory: Path, endpoint: str, account: S3Account = OPERATOR, chunk_store: str = ""
+    directory: Path,
+    endpoint: str,
+    account: S3Account = OPERATOR,
+    chunk_store: str = "",
+    **more: str,
 ) -> Path:
     settings = {
         "chunk_store": chunk_store,
@@ -49,6 +55,7 @@ def write_config(
         "s3_access_key": account.access_key,
         "s3_secret_key": account.secret_key,
         "allow_private": "127.0.0.1",
+        **more,
     }
     file = directory / "usher.toml"
     file.write_text("".join(f"{name} = {json.dumps(text)}\n" for name, text in settings.items()))
@@ -106,6 +113,43 @@ def test_a_crawl_keeps_its_files_in_a_directory(
             assert stack.ends() == 0
         assert archived_urls(map(Path.read_bytes, archive.rglob("*.gz"))) == expected
         assert all(gzip.decompress(file.read_bytes()) for file in archive.rglob("*.gz"))
+
+
+@pytest.mark.soak
+def test_chunks_archive_and_backup_are_behind_tls(
+    data: Path, tmp_path: Path, tls_s3_server: S3Server, authority: CertificateAuthority
+) -> None:
+    """Every process that connects to the store trusts the authority of the setting; pages are fetched as before."""
+    config = write_config(
+        *(tmp_path, tls_s3_server.endpoint),
+        chunk_store="s3://chunks/all",
+        s3_ca=str(authority.file),
+    )
+    keys = partial(tls_s3_server.requests.keys, "chunks")
+    with site() as web:
+        words = crawl_words(web, config, f"s3://chunks/{ARCHIVE}", "serve")
+        with show(data, *words) as stack:
+            stack.is_up()
+            assert stack.ask("velvet7x")["total"] == 1
+            expected = pages(web)
+            stored = eventually(
+                lambda: (
+                    archived_urls(in_bucket(tls_s3_server, "chunks")) == expected
+                    and bool(keys("all/index"))
+                    and not keys("all/content")  # the watchdog deletes what every row has
+                ),
+                WAIT_SECONDS,
+            )
+            assert stored, stack.logs
+            ended = usher(
+                *("--config", str(config), "--data", str(data)),
+                *("backup", "create", "s3://chunks/backup"),
+                cwd=tmp_path,
+            )
+            assert ended.code == 0, ended.err
+            stack.ctrl_c()
+            assert stack.ends() == 0
+    assert "backup/SHA256SUMS" in keys("backup")
 
 
 @pytest.mark.soak

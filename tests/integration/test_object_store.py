@@ -14,6 +14,7 @@ from support.s3.server import OPERATOR, S3Server
 from usher.errors import BadContent, BadSetting, NotFound, StoreUnusable, Unreachable
 from usher.object_store import store as store_module
 from usher.object_store.address import StoreAccess, StoreAddress, parse_address, store_access
+from usher.object_store.client import install_command
 from usher.object_store.store import PART_BYTES, ObjectStore
 from usher.settings import Settings
 
@@ -174,5 +175,7 @@ def test_without_the_package_the_error_has_the_command(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode != 0
-    assert "pip install 'usherd[s3]'" in done.stderr
+    lock = Path(__file__).parents[2] / "requirements-s3.lock"
+    assert f"{sys.executable} -m pip install --require-hashes -r {lock}" in done.stderr
     assert "Traceback" not in done.stderr
+    assert install_command(tmp_path) == f"{sys.executable} -m pip install 'usherd[s3]'"

@@ -82,4 +82,4 @@ async def test_a_poll_reads_little_wherever_the_wanted_are(conn: Connection) -> 
         "update work.placement set state = 'loaded' where component_id = %s and chunk_id <= %s",
         [given["server"], given["after"]],
     )
-    assert await read(conn, placements.store.wanted, {**given, "after": 0}) < 600
+    assert await read(conn, placements.store.wanted, {**given, "after": 0}) < 500

@@ -9,11 +9,16 @@ select
         where c.id = k.builder_id or c.id in (select p.component_id from work.placement p where p.chunk_id = k.id)
     ) as hosts
 from work.chunk k
-where k.index_state = 'built' and not work.is_stored('index', k.id, k.index_sha256)
+where k.index_state = 'built'
+    and not exists (
+        select from work.stored_object o where o.kind = 'index' and o.chunk_id = k.id and o.sha256 = k.index_sha256
+    )
 union all
 select k.id, false, k.sha256, array[c.host]
 from work.chunk k
 join work.component c on c.id = k.crawler_id
 where k.state = 'crawled' and (k.index_state is null or k.index_state = 'building') and k.sha256 is not null
-    and not work.is_stored('content', k.id, k.sha256)
+    and not exists (
+        select from work.stored_object o where o.kind = 'content' and o.chunk_id = k.id and o.sha256 = k.sha256
+    )
 order by chunk_id;

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, get_args
 
+from usher.certificates import SYSTEM_AUTHORITIES, TrustedAuthorities
 from usher.chunk_store import ChunkStore, StoredFile
 from usher.chunk_upload import ChunkUpload
 from usher.component_health import DISK_FULL, ComponentHealth, disk_problem
@@ -91,6 +92,7 @@ class Crawler:
         info: CrawlInfo,
         *,
         keeps_files: bool = False,
+        authorities: TrustedAuthorities = SYSTEM_AUTHORITIES,
     ) -> None:
         self.mgmt, self.visitor, self.store, self.load = mgmt, visitor, store, load
         self.info = info
@@ -105,7 +107,10 @@ class Crawler:
         # A crawler without disk space claims nothing but still serves its files, so its state is not an error.
         self.fitness = ComponentHealth(problem_state="waiting")
         self._uploads = ChunkUpload(
-            mgmt, "content", stop=self._stopping, report=self._report_fitness
+            *(mgmt, "content"),
+            stop=self._stopping,
+            report=self._report_fitness,
+            authorities=authorities,
         )
         self._disk_problem = ""
         self._disk_check_at = 0.0  # on the loop's clock

@@ -29,7 +29,7 @@ from usher.http.server.chunk_files import chunk_endpoints
 from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
-from usher.object_store.address import StoreAddress
+from usher.object_store.address import StoreAddress, store_authorities
 from usher.private_hosts import parse_allow_list
 from usher.settings import Settings
 from usher.telemetry import Log
@@ -84,6 +84,7 @@ async def run_crawler(
         )
     keep_files_private(settings.data)
     info = CrawlInfo(contact=settings.contact, user_agent=user_agent(settings.contact))
+    authorities = store_authorities(settings)
     archive = await checked_archive(options.keep_warc, settings) if options.keep_warc else None
     async with (
         serve_chunks(settings, options) as (store, host),
@@ -96,7 +97,9 @@ async def run_crawler(
             await mgmt.set_state("online", type="crawler", anew=True, renews_leases=True)
             async with PageVisitor(PolitenessPolicy(fetcher, mgmt)) as visitor:
                 crawler = Crawler(
-                    mgmt, visitor, store, options.load, info, keeps_files=bool(archive)
+                    *(mgmt, visitor, store, options.load, info),
+                    keeps_files=bool(archive),
+                    authorities=authorities,
                 )
                 archiver = Archiver(archive, store, lambda: crawler.open) if archive else None
                 ready(f"crawler at {host}")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from usher.background import background_tasks, wait_up_to
+from usher.certificates import TrustedAuthorities
 from usher.chunk_store import ChunkStore, StoredFile
 from usher.chunk_upload import STORE_PROBLEM, ChunkUpload
 from usher.component_health import ComponentHealth, disk_problem
@@ -42,6 +43,13 @@ class BuildFailure(NamedTuple):
     missing: bool = False
 
 
+class BuilderLimits(NamedTuple):
+    """How many chunks are built at once, and how often their leases are renewed."""
+
+    chunks: int
+    renewal_seconds: float
+
+
 class Builder:
     """Builds up to `chunks` chunks at once; when `stop` is set it finishes them and claims no more."""
 
@@ -53,20 +61,22 @@ class Builder:
         pool: BuildPool,
         health: ComponentHealth,
         *,
-        chunks: int,
-        renewal_seconds: float,
+        limits: BuilderLimits,
         stop: asyncio.Event,
+        authorities: TrustedAuthorities,
     ) -> None:
         self.mgmt, self.store, self.claims, self.pool = mgmt, store, claims, pool
         self.health = health
-        self.chunks = chunks
-        self.renewal_seconds = renewal_seconds
+        self.chunks, self.renewal_seconds = limits
         self.tasks: dict[int, asyncio.Task[None]] = {}  # by chunk
         self.built = 0
         self._waiting_for_crawler: set[int] = set()
         self._reporting: set[int] = set()
         self._stop = stop
-        self._uploads = ChunkUpload(mgmt, "index", stop=stop, report=self._report_health)
+        self._authorities = authorities
+        self._uploads = ChunkUpload(
+            mgmt, "index", stop=stop, report=self._report_health, authorities=authorities
+        )
         self._disk_problem = ""
         self._store_failures: dict[int, str] = {}  # downloads that wait for the object store
 
@@ -275,7 +285,9 @@ class Builder:
     async def _download_object(self, claim: ContentChunk) -> None:
         path = self.claims.content_path(claim.chunk_id)
         await download_object(
-            claim.url, claim.chunk_id, "content", path, claim.sha256, size=claim.bytes
+            *(claim.url, claim.chunk_id, "content", path, claim.sha256),
+            size=claim.bytes,
+            authorities=self._authorities,
         )
 
     async def _upload(self, claim: ContentChunk, outcome: BuiltChunk | BuildFailure) -> bool:
@@ -290,7 +302,7 @@ class Builder:
         merge_sources = []
         for source in sources:
             path = self.claims.source_path(chunk, source.chunk_id)
-            await download_index_chunk(source, path, self.mgmt.ticket)
+            await download_index_chunk(source, path, self.mgmt.ticket, self._authorities)
             merge_sources.append(MergeSource(source.chunk_id, str(path), source.keys))
         return merge_sources
 

@@ -22,9 +22,10 @@ from usher.http.server.component import serve_component
 from usher.http.server.credentials import credential, guard_options
 from usher.http.server.listen import Bind
 from usher.index.build_pool import BuildLimits, BuildPool, available_cores
-from usher.index.builder import Builder
+from usher.index.builder import Builder, BuilderLimits
 from usher.index.claimed_chunks import ClaimedChunks
 from usher.index.component_lifecycle import lock_directory
+from usher.object_store.address import store_authorities
 from usher.settings import Settings
 from usher.telemetry import Log
 
@@ -54,7 +55,7 @@ async def run_builder(
     """Run a builder until `stop` is set and the current chunks are finished."""
     keep_files_private(settings.data)
     store, health = ChunkStore(settings.data / BUILT_DIRECTORY, INDEX_SUFFIX), ComponentHealth()
-    token = credential(settings)
+    token, authorities = credential(settings), store_authorities(settings)
     async with (
         serve_files(settings, options, store, health) as host,
         Client(settings.mgmt_url, host=host, token=token, patience=MGMT_RETRY_SECONDS) as mgmt,
@@ -63,9 +64,11 @@ async def run_builder(
         await mgmt.set_state("online", type="index-builder", anew=True, renews_leases=True)
         builder = Builder(
             *(mgmt, store, ClaimedChunks(store.directory / "incoming"), pool, health),
-            chunks=options.chunks,
-            renewal_seconds=min(settings.chunk_lease / 3, MAX_RENEWAL_SECONDS),
+            limits=BuilderLimits(
+                options.chunks, min(settings.chunk_lease / 3, MAX_RENEWAL_SECONDS)
+            ),
             stop=stop,
+            authorities=authorities,
         )
         ready(f"index builder at {host}")
         log.info("building", mgmt=settings.mgmt_url, host=host, processes=options.processes)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from usher.certificates import SYSTEM_AUTHORITIES, TrustedAuthorities
 from usher.chunk_store import ChunkStore
 from usher.chunk_upload import STORE_PROBLEM
 from usher.errors import (
@@ -47,9 +48,14 @@ class UnavailableChunk:
 class ChunkSources:
     """Downloads chunks and remembers the failures."""
 
-    def __init__(self, store: ChunkStore, ticket_for: TicketFor | None = None) -> None:
+    def __init__(
+        self,
+        store: ChunkStore,
+        ticket_for: TicketFor | None = None,
+        authorities: TrustedAuthorities = SYSTEM_AUTHORITIES,
+    ) -> None:
         self.store = store
-        self._ticket_for = ticket_for or no_ticket
+        self._ticket_for, self._authorities = ticket_for or no_ticket, authorities
         self._avoided_until: dict[str, float] = {}  # by host
         self._retries: dict[int, tuple[float, float]] = {}  # by chunk: when to retry, and the pause
         self._unavailable: dict[int, UnavailableChunk] = {}
@@ -152,6 +158,7 @@ class ChunkSources:
             chunk.index_sha256,
             size=chunk.index_bytes,
             timeout_seconds=DOWNLOAD_TIMEOUT_SECONDS,
+            authorities=self._authorities,
         )
         self.store.remember_checksum(chunk.chunk_id, file)
 
@@ -172,14 +179,19 @@ async def no_ticket(_host: str) -> str:
 
 
 async def download_index_chunk(
-    source: SourceChunk, path: Path, ticket_for: TicketFor = no_ticket
+    source: SourceChunk,
+    path: Path,
+    ticket_for: TicketFor = no_ticket,
+    authorities: TrustedAuthorities = SYSTEM_AUTHORITIES,
 ) -> None:
     """Download an index chunk from the object store or any of its servers; Unreachable has the reasons if all fail."""
     reasons = []
     if source.url:
         try:
             await download_object(
-                *(source.url, source.chunk_id, "index", path, source.sha256), size=source.bytes
+                *(source.url, source.chunk_id, "index", path, source.sha256),
+                size=source.bytes,
+                authorities=authorities,
             )
         except DiskUnusable:
             raise

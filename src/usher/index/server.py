@@ -36,9 +36,10 @@ from usher.index.engine import COMPARED_WITH, Engine
 from usher.index.holdings import NOT_COMPARED, check_installation
 from usher.index.loader import Loader
 from usher.index.opensearch.opensearch_engine import OpenSearchEngine
-from usher.index.opensearch.options import options_of
+from usher.index.opensearch.options import check_options, options_of
 from usher.index.rpc_handlers import QueryHandlers
 from usher.index.tantivy_engine import TantivyEngine
+from usher.object_store.address import store_authorities
 from usher.settings import Settings
 from usher.telemetry import Log
 
@@ -66,9 +67,10 @@ async def run_index_server(
     settings: Settings, options: IndexServerOptions, stop: asyncio.Event, *, ready: Ready
 ) -> None:
     """Run an index server until `stop` is set."""
+    check_options(settings)
     keep_files_private(settings.data)
     store, health = ChunkStore(settings.data / INDEX_DIRECTORY, INDEX_SUFFIX), ComponentHealth()
-    token = credential(settings)
+    token, authorities = credential(settings), store_authorities(settings)
     async with (
         serve_queries(settings, options, store, health) as (handlers, host),
         Client(settings.mgmt_url, host=host, token=token, patience=MGMT_RETRY_SECONDS) as mgmt,
@@ -83,7 +85,8 @@ async def run_index_server(
             if opened is None:
                 return
             engine, is_new = opened
-            loader = Loader(mgmt, engine, ChunkSources(store, mgmt.ticket), health)
+            sources = ChunkSources(store, mgmt.ticket, authorities)
+            loader = Loader(mgmt, engine, sources, health)
             loader.is_reloading = is_new
             try:
                 mgmt.compared_with = await asyncio.to_thread(engine.read_state, COMPARED_WITH)

@@ -146,13 +146,14 @@ for update skip locked;
 with mine as (
     select k.id
     from work.chunk k
+    left join work.stored_object o on o.kind = 'content' and o.chunk_id = k.id and o.sha256 = k.sha256
     where k.state = 'crawled' and k.index_state is null
         and (k.builder_id is distinct from %(builder)s or k.build_attempts = 0 or %(alone)s)
         and (k.crawler_id is not null or %(compact)s)
-        and (%(with_store)s or not work.is_stored('content', k.id, k.sha256))
+        and (%(with_store)s or o.chunk_id is null)
     order by k.id
     limit %(n)s
-    for update skip locked
+    for update of k skip locked
 )
 update work.chunk k
 set index_state = 'building', builder_id = %(builder)s, build_attempts = k.build_attempts + 1,
@@ -160,7 +161,9 @@ set index_state = 'building', builder_id = %(builder)s, build_attempts = k.build
 from mine
 where k.id = mine.id
 returning k.id as chunk_id, (select c.host from work.component c where c.id = k.crawler_id) as host, k.sha256, k.bytes,
-    work.is_stored('content', k.id, k.sha256) as is_stored;
+    exists (
+        select from work.stored_object o where o.kind = 'content' and o.chunk_id = k.id and o.sha256 = k.sha256
+    ) as is_stored;
 
 -- name: finish_build
 -- Records that the index of a chunk is on the builder's disk.
@@ -182,7 +185,9 @@ returning coalesce(index_state, 'error') as state;
 update work.chunk k
 set index_state = null, built_at = null, reason = %(why)s
 where k.builder_id = %(builder)s and k.index_state = 'built' and k.propagated_at is null
-    and not work.is_stored('index', k.id, k.index_sha256)
+    and not exists (
+        select from work.stored_object o where o.kind = 'index' and o.chunk_id = k.id and o.sha256 = k.index_sha256
+    )
     and not exists (
         select from work.placement p where p.chunk_id = k.id and (p.state in ('loaded', 'leaving') or p.unreported)
     )
@@ -191,10 +196,12 @@ returning k.id;
 -- name: content_of
 -- Crawled chunks that are not built yet, whose content only their crawler has. Skips locked ones: they may be built next
 -- time.
-select id from work.chunk
-where crawler_id = %(crawler)s and propagated_at is null and state = 'crawled' and index_state is distinct from 'built'
-    and not work.is_stored('content', id, sha256)
-order by id
+select k.id from work.chunk k
+where k.crawler_id = %(crawler)s and k.propagated_at is null and k.state = 'crawled' and k.index_state is distinct from 'built'
+    and not exists (
+        select from work.stored_object o where o.kind = 'content' and o.chunk_id = k.id and o.sha256 = k.sha256
+    )
+order by k.id
 limit %(n)s
 for update skip locked;
 
@@ -204,23 +211,38 @@ select
     k.id, k.state, c.host as crawler, k.claimed_at, k.lease_until, k.crawled_at, k.bytes, k.sha256, k.index_state,
     b.host as builder, k.build_lease_until, k.build_attempts, k.built_at, k.index_bytes, k.index_sha256, k.reason,
     k.propagated_at, k.crawler_id, k.builder_id,
-    work.is_stored('content', k.id, k.sha256) as is_content_stored,
-    work.is_stored('index', k.id, k.index_sha256) as is_index_stored
+    content.chunk_id is not null as is_content_stored, index.chunk_id is not null as is_index_stored
 from work.chunk k
 left join work.component c on c.id = k.crawler_id
 left join work.component b on b.id = k.builder_id
+left join work.stored_object content on content.kind = 'content' and content.chunk_id = k.id and content.sha256 = k.sha256
+left join work.stored_object index on index.kind = 'index' and index.chunk_id = k.id and index.sha256 = k.index_sha256
 where k.id = %(chunk)s;
 
 -- name: unpropagated
 -- The chunks whose files a crawler or builder must keep.
-select k.id
-from work.chunk k
-where k.id > %(after)s and k.propagated_at is null
-    and (
-        (k.crawler_id = %(component)s and k.state = 'crawled' and not work.is_stored('content', k.id, k.sha256))
-        or (k.builder_id = %(component)s and k.index_state = 'built' and not work.is_stored('index', k.id, k.index_sha256))
-    )
-order by k.id
+(
+    select k.id
+    from work.chunk k
+    where k.crawler_id = %(component)s and k.id > %(after)s and k.propagated_at is null and k.state = 'crawled'
+        and not exists (
+            select from work.stored_object o where o.kind = 'content' and o.chunk_id = k.id and o.sha256 = k.sha256
+        )
+    order by k.id
+    limit %(n)s
+)
+union
+(
+    select k.id
+    from work.chunk k
+    where k.builder_id = %(component)s and k.id > %(after)s and k.propagated_at is null and k.index_state = 'built'
+        and not exists (
+            select from work.stored_object o where o.kind = 'index' and o.chunk_id = k.id and o.sha256 = k.index_sha256
+        )
+    order by k.id
+    limit %(n)s
+)
+order by id
 limit %(n)s;
 
 -- name: rest_hosts

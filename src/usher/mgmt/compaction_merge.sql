@@ -26,10 +26,10 @@ where m.chunk_id = any(%(chunks)s);
 -- name: manifest
 -- The sources of these chunks, the servers that have their files, and the keys of the pages to take.
 select
-    m.chunk_id, m.source_id, peers.hosts, pages.keys, k.index_sha256, k.index_bytes,
-    work.is_stored('index', k.id, k.index_sha256)
+    m.chunk_id, m.source_id, peers.hosts, pages.keys, k.index_sha256, k.index_bytes, o.chunk_id is not null
 from work.chunk_source m
 join work.chunk k on k.id = m.source_id
+left join work.stored_object o on o.kind = 'index' and o.chunk_id = k.id and o.sha256 = k.index_sha256
 cross join lateral (
     select coalesce(array_agg(c.host order by c.host), '{}') as hosts
     from work.placement p

@@ -269,9 +269,10 @@ with mine as (
 )
 select
     k.id, coalesce(crawler.host, builder.host), builder.host, s."rows", s.hosts, coalesce(s.peers, '{}'), k.sha256, k.bytes,
-    k.index_sha256, k.index_bytes, work.is_stored('index', k.id, k.index_sha256)
+    k.index_sha256, k.index_bytes, o.chunk_id is not null
 from seats s
 join work.chunk k on k.id = s.chunk_id
+left join work.stored_object o on o.kind = 'index' and o.chunk_id = k.id and o.sha256 = k.index_sha256
 left join work.component crawler on crawler.id = k.crawler_id
 join work.component builder on builder.id = k.builder_id
 order by s.is_around, k.id;

@@ -4,11 +4,12 @@ select
     k.id, k.state, c.host as crawler, k.claimed_at, k.lease_until, k.crawled_at, k.bytes, k.sha256, k.index_state,
     b.host as builder, k.build_lease_until, k.build_attempts, k.built_at, k.index_bytes, k.index_sha256, k.reason,
     k.propagated_at, k.crawler_id, k.builder_id,
-    work.is_stored('content', k.id, k.sha256) as is_content_stored,
-    work.is_stored('index', k.id, k.index_sha256) as is_index_stored
+    content.chunk_id is not null as is_content_stored, index.chunk_id is not null as is_index_stored
 from work.chunk k
 left join work.component c on c.id = k.crawler_id
 left join work.component b on b.id = k.builder_id
+left join work.stored_object content on content.kind = 'content' and content.chunk_id = k.id and content.sha256 = k.sha256
+left join work.stored_object index on index.kind = 'index' and index.chunk_id = k.id and index.sha256 = k.index_sha256
 where k.id < %(after)s
     and (
         %(stage)s::text is null
@@ -77,7 +78,10 @@ select
         from (
             select from work.chunk k
             where k.crawler_id = c.id and k.propagated_at is null and k.state = 'crawled'
-                and not work.is_stored('content', k.id, k.sha256)
+                and not exists (
+                    select from work.stored_object o
+                    where o.kind = 'content' and o.chunk_id = k.id and o.sha256 = k.sha256
+                )
             limit %(most)s
         ) s
     ) as crawled,
@@ -93,7 +97,10 @@ select
         from (
             select from work.chunk k
             where k.builder_id = c.id and k.propagated_at is null and k.index_state = 'built'
-                and not work.is_stored('index', k.id, k.index_sha256)
+                and not exists (
+                    select from work.stored_object o
+                    where o.kind = 'index' and o.chunk_id = k.id and o.sha256 = k.index_sha256
+                )
             limit %(most)s
         ) s
     ) as built,

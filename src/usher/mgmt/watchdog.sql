@@ -51,12 +51,19 @@ where c.id = any(%(components)s)
         (c.type = 'crawler' and exists (
             select from work.chunk k
             where k.crawler_id = c.id and k.propagated_at is null and k.state = 'crawled'
-                and k.index_state is distinct from 'built' and not work.is_stored('content', k.id, k.sha256)
+                and k.index_state is distinct from 'built'
+                and not exists (
+                    select from work.stored_object o
+                    where o.kind = 'content' and o.chunk_id = k.id and o.sha256 = k.sha256
+                )
         ))
         or (c.type = 'index-builder' and exists (
             select from work.chunk k
             where k.builder_id = c.id and k.propagated_at is null and k.index_state = 'built'
-                and not work.is_stored('index', k.id, k.index_sha256)
+                and not exists (
+                    select from work.stored_object o
+                    where o.kind = 'index' and o.chunk_id = k.id and o.sha256 = k.index_sha256
+                )
                 and not exists (
                     select from work.placement p
                     where p.chunk_id = k.id and (p.state in ('loaded', 'leaving') or p.unreported)

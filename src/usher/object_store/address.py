@@ -1,10 +1,11 @@
 """The address of an object store, and how to reach its server."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
+from usher.certificates import TrustedAuthorities
 from usher.errors import BadSetting
 from usher.settings import Settings
 
@@ -30,14 +31,24 @@ class StoreAccess:
     region: str = ""
     access_key: str = ""
     secret_key: str = ""
+    authorities: TrustedAuthorities = field(default_factory=TrustedAuthorities)
 
 
 def store_access(settings: Settings) -> StoreAccess:
     if bool(settings.s3_access_key) != bool(settings.s3_secret_key):
         raise BadSetting("Only one of s3_access_key and s3_secret_key is set.", hint="Set both.")
     return StoreAccess(
-        settings.s3_endpoint, settings.s3_region, settings.s3_access_key, settings.s3_secret_key
+        *(settings.s3_endpoint, settings.s3_region),
+        *(settings.s3_access_key, settings.s3_secret_key),
+        store_authorities(settings),
     )
+
+
+def store_authorities(settings: Settings) -> TrustedAuthorities:
+    """Return the authorities that the S3 server may use; BadSetting if the file has no certificate."""
+    authorities = TrustedAuthorities(settings.s3_ca)
+    authorities.check()
+    return authorities
 
 
 def is_store_url(text: str) -> bool:

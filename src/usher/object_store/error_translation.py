@@ -5,6 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from usher.certificates import (
+    WORDS,
+    CertificateProblem,
+    TrustedAuthorities,
+    rustls_certificate_problem,
+)
 from usher.errors import NotFound, StoreUnusable, Unreachable, UsherError
 from usher.object_store.address import StoreAddress
 
@@ -21,8 +27,15 @@ class ChangedObject(Unreachable):
 class ErrorTranslator:
     """Names the store and the object in each error."""
 
-    def __init__(self, address: StoreAddress, endpoint: str, exceptions: Any) -> None:  # noqa: ANN401 - a module
+    def __init__(
+        self,
+        address: StoreAddress,
+        endpoint: str,
+        exceptions: Any,  # noqa: ANN401 - a module
+        authorities: TrustedAuthorities,
+    ) -> None:
         self.address, self.endpoint = address, endpoint
+        self._authorities = authorities
         self._exceptions = exceptions
 
     def name(self, key: str) -> str:
@@ -81,10 +94,20 @@ class ErrorTranslator:
                 f"There are no credentials for {self.address}.",
                 hint="Set s3_access_key and s3_secret_key, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
             )
+        if problem := rustls_certificate_problem(str(error)):
+            return self._untrusted(problem)
         reason = " ".join(str(error).partition("\n")[0].split())[:300]
         return Unreachable(
             f"{self.name(key)} at {self.endpoint} cannot be reached: {reason}.",
             hint="Check that the server runs there, and s3_endpoint.",
+        )
+
+    def _untrusted(self, problem: CertificateProblem) -> UsherError:
+        # MGMT does not start with a configuration that cannot work, but it does while a certificate has expired.
+        kind = Unreachable if problem == "expired" else StoreUnusable
+        return kind(
+            f"{self.address} cannot be used: the certificate of {self.endpoint} {WORDS[problem]}.",
+            hint=self._authorities.hint(problem),
         )
 
 

@@ -2,8 +2,10 @@
 
 Single requests are retried for as long as `patience`. Errors:
 
-- `StoreUnusable`: the credentials are wrong or lack a permission, or the bucket does not exist
-- `Unreachable`: the server does not answer, or answers with errors, for longer than `patience`
+- `StoreUnusable`: the credentials are wrong or lack a permission, the bucket does not exist, or
+  this machine refuses the certificate of the server
+- `Unreachable`: the server does not answer, answers with errors, or its certificate has expired, for longer
+  than `patience`
 - `NotFound`: there is no such object
 - `BadContent`: the object is not the expected file
 """
@@ -63,7 +65,9 @@ class ObjectStore:
         self._client = s3_client(address, access, patience)
         self._bucket_client = s3_client(StoreAddress(address.bucket), access, patience)
         endpoint = self._client.config.get("endpoint") or "AWS"
-        self._errors = ErrorTranslator(address, endpoint, self._obstore.exceptions)
+        self._errors = ErrorTranslator(
+            address, endpoint, self._obstore.exceptions, access.authorities
+        )
 
     async def check(self) -> None:
         """Write, read, list and delete a small object; StoreUnusable or Unreachable if one of these fails."""

@@ -199,21 +199,31 @@ cross join lateral (
     select
         exists (
             select from work.chunk k
-            where k.crawler_id = c.id and k.propagated_at is null
-                and (
-                    k.state = 'crawling'
-                    or (
-                        k.state = 'crawled' and k.index_state is distinct from 'built'
-                        and not work.is_stored('content', k.id, k.sha256)
-                    )
+            where k.crawler_id = c.id and k.propagated_at is null and k.state = 'crawling'
+        )
+        or exists (
+            select from work.chunk k
+            where k.crawler_id = c.id and k.propagated_at is null and k.state = 'crawled'
+                and k.index_state is distinct from 'built'
+                and not exists (
+                    select from work.stored_object o
+                    where o.kind = 'content' and o.chunk_id = k.id and o.sha256 = k.sha256
                 )
         )
         or exists (
             select from work.chunk k
-            where k.builder_id = c.id and k.propagated_at is null and k.index_state in ('building', 'built')
-                and not (k.index_state = 'built' and work.is_stored('index', k.id, k.index_sha256))
+            where k.builder_id = c.id and k.propagated_at is null and k.index_state = 'building'
+        )
+        or exists (
+            select from work.chunk k
+            where k.builder_id = c.id and k.propagated_at is null and k.index_state = 'built'
+                and not exists (
+                    select from work.stored_object o
+                    where o.kind = 'index' and o.chunk_id = k.id and o.sha256 = k.index_sha256
+                )
         )
         or exists (select from work.placement p where p.component_id = c.id and p.state <> 'leaving') as held
+    offset 0  -- once for each component, not for each use
 ) held
 where held.held or (c.since >= %(lately)s and not (c.state = 'waiting' and c.reason like 'stopped%%'))
 order by held.held desc, c.since desc, c.host

@@ -1139,15 +1139,6 @@ CREATE FUNCTION work.is_removed(host_name text, page_path text) RETURNS boolean
     );
 $$;
 
-CREATE FUNCTION work.is_stored(file_kind text, chunk bigint, checksum text) RETURNS boolean
-    LANGUAGE sql STABLE
-    AS $$
-    select exists (
-        select from work.chunk_object o
-        where o.kind = file_kind and o.chunk_id = chunk and o.sha256 = checksum and o.stored_at is not null and not o.deleting
-    );
-$$;
-
 CREATE FUNCTION work.is_unreadable(indexed_in bigint, text64 bigint, status smallint, failures smallint, reason text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$ select indexed_in is null and text64 is null and status in (200, 304) and failures = 0 and reason is not null $$;
@@ -2606,6 +2597,13 @@ COMMENT ON COLUMN work.stale_copy.newer IS 'The chunk with the newer text; null 
 COMMENT ON COLUMN work.stale_copy.held IS 'Too many pages of the host would disappear at once: the operator must decide.';
 
 COMMENT ON COLUMN work.stale_copy.ready IS 'The watchdog or the operator decided that it may disappear.';
+
+CREATE VIEW work.stored_object AS
+ SELECT kind,
+    chunk_id,
+    sha256
+   FROM work.chunk_object
+  WHERE ((stored_at IS NOT NULL) AND (NOT deleting));
 
 CREATE TABLE work.ticket_key (
     is_only boolean DEFAULT true NOT NULL,

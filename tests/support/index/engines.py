@@ -23,6 +23,9 @@ class EngineFactory:
 
     kind: str
     words: Callable[[str], list[str]]
+    is_writing: Callable[[str], bool] = lambda _: (
+        False
+    )  # for a killed process, by name of the index
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _open: list[Engine] = field(default_factory=list)
 
@@ -66,7 +69,9 @@ def engines(
     prefix = f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}-{module}"
     url = ",".join(cluster.urls)
     factory = EngineFactory(
-        "opensearch", lambda name: ["opensearch", str(directory / name), url, f"{prefix}-{name}"]
+        "opensearch",
+        lambda name: ["opensearch", str(directory / name), url, f"{prefix}-{name}"],
+        lambda name: cluster.writes_to(f"{prefix}-{name}"),
     )
     yield factory
     factory.close()

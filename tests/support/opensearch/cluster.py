@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import ssl
 import urllib.error
 import urllib.request
@@ -17,16 +18,19 @@ from support.opensearch.security import ADMIN, ClusterSecurity
 from support.processes.free_port import free_port
 from support.processes.killable import eventually
 
-START_SECONDS: Final = 180  # about 15 on two idle cores
+START_SECONDS: Final = 400  # about 15 on two idle cores
 REQUEST_SECONDS: Final = 30
 HEAP_MB: Final = 384
-# Without these settings a loopback cluster waits longer for a killed node, and refuses to write on a nearly full disk.
+# The disk of the tests may be nearly full.
 TEST_SETTINGS: Final[Mapping[str, Any]] = {
+    "cluster.routing.allocation.disk.threshold_enabled": False
+}
+# Of clusters whose nodes a test kills or stops. On a busy machine they remove nodes that are only slow.
+QUICK_DETECTION: Final[Mapping[str, Any]] = {
     "cluster.fault_detection.follower_check.interval": "500ms",
     "cluster.fault_detection.follower_check.timeout": "2s",
     "cluster.fault_detection.leader_check.interval": "500ms",
     "cluster.fault_detection.leader_check.timeout": "2s",
-    "cluster.routing.allocation.disk.threshold_enabled": False,
 }
 
 
@@ -108,6 +112,20 @@ class OpenSearchCluster:
             ],
             setsid=True,
         )
+
+    def answers(self, number: int) -> bool:
+        """Whether a node accepts connections."""
+        try:
+            socket.create_connection(("127.0.0.1", self.nodes[number].port), 5).close()
+        except OSError:
+            return False
+        return True
+
+    def writes_to(self, index: str) -> bool:
+        """Whether the cluster still executes a write to indexes whose name begins so, maybe of a killed client."""
+        nodes = self.ask("/_tasks?detailed=true&actions=indices:data/write*")["nodes"].values()
+        tasks = [task for node in nodes for task in node["tasks"].values()]
+        return any(f"[{index}" in task["description"] for task in tasks)
 
     def kill(self, number: int) -> None:
         """Kill one node with signal 9."""

@@ -14,7 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from support.opensearch.cluster import HEAP_MB, ClusterProcess, OpenSearchCluster, new_cluster
+from support.opensearch.cluster import (
+    HEAP_MB,
+    QUICK_DETECTION,
+    ClusterProcess,
+    OpenSearchCluster,
+    new_cluster,
+)
 from support.opensearch.installation import OpenSearchInstallation, require_installation
 from support.opensearch.security import make_security
 
@@ -54,11 +60,14 @@ def opensearch(
 
 
 def _attach(installation: OpenSearchInstallation, directory: Path) -> OpenSearchCluster:
-    """The cluster that another process has started; the first process starts it."""
+    """The cluster that another process has started; the first process starts it.
+
+    Nodes stopped if the processes that used them ended meanwhile: this starts them again.
+    """
     ports = directory / "ports.json"
     if not ports.exists():
         cluster = new_cluster(installation, directory)
-        cluster.start()
+        start_or_stop(cluster)
         numbers = [(node.port, node.transport_port) for node in cluster.nodes]
         ports.write_text(json.dumps(numbers))
         return cluster
@@ -66,7 +75,21 @@ def _attach(installation: OpenSearchInstallation, directory: Path) -> OpenSearch
         ClusterProcess(f"node-{number}", directory / f"node-{number}", *pair)
         for number, pair in enumerate(json.loads(ports.read_text()), 1)
     ]
-    return OpenSearchCluster(installation, directory, nodes)
+    cluster = OpenSearchCluster(installation, directory, nodes)
+    for number in range(len(nodes)):
+        if not cluster.answers(number):
+            cluster.start_node(number)
+    cluster.wait_nodes(len(nodes))
+    return cluster
+
+
+def start_or_stop(cluster: OpenSearchCluster) -> None:
+    """Start all nodes; if that fails stop them, so that another process may try."""
+    try:
+        cluster.start()
+    except BaseException:
+        cluster.stop()
+        raise
 
 
 @contextmanager
@@ -82,7 +105,12 @@ def own_cluster(
     """Run a cluster whose nodes the caller may kill."""
     security = make_security(installation, directory / "tls") if secure else None
     cluster = new_cluster(
-        installation, directory, nodes=nodes, security=security, heap_mb=heap_mb, fast=fast
+        *(installation, directory),
+        nodes=nodes,
+        security=security,
+        settings=QUICK_DETECTION,
+        heap_mb=heap_mb,
+        fast=fast,
     )
     with used(directory):
         try:

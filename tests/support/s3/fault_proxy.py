@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from support.processes.free_port import free_port
+from support.s3.authority import ServerCertificate
 
 READ_BYTES = 64 * 1024
 METHODS = (b"GET ", b"PUT ", b"POST ", b"HEAD ", b"DELETE ")
@@ -43,15 +44,17 @@ class FaultProxy:
     server_port: int
     port: int = field(default_factory=free_port)
     faults: Faults = Faults()
+    certificate: ServerCertificate | None = None  # then clients use TLS
     requests: list[str] = field(default_factory=list)
     _connections: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self.port}"
 
     async def serve(self, started: threading.Event, stopped: asyncio.Event) -> None:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        tls = self.certificate.context() if self.certificate else None
+        server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, ssl=tls)
         started.set()
         await stopped.wait()
         server.close()  # first, so that no connection begins meanwhile
@@ -160,8 +163,10 @@ async def close_now(writer: asyncio.StreamWriter) -> None:
 
 
 @contextmanager
-def fault_proxy(server_port: int) -> Iterator[FaultProxy]:
-    proxy, started = FaultProxy(server_port), threading.Event()
+def fault_proxy(
+    server_port: int, certificate: ServerCertificate | None = None
+) -> Iterator[FaultProxy]:
+    proxy, started = FaultProxy(server_port, certificate=certificate), threading.Event()
     loop = asyncio.new_event_loop()
     stopped = asyncio.Event()
     thread = threading.Thread(

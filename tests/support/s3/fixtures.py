@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.s3.authority import CertificateAuthority, make_authority
 from support.s3.fault_proxy import FaultProxy, fault_proxy
 from support.s3.server import KIND, PROGRAMS, S3Server, running_s3
 
@@ -15,6 +16,24 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A server that tests share; do not kill it."""
     skip_without_program()
     with running_s3(tmp_path_factory.mktemp("s3") / "server") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
+    """An authority that no system trusts."""
+    return make_authority(tmp_path_factory.mktemp("authority") / "files")
+
+
+@pytest.fixture(scope="session")
+def tls_s3_server(
+    tmp_path_factory: pytest.TempPathFactory, authority: CertificateAuthority
+) -> Iterator[S3Server]:
+    """A server with TLS and the bucket `chunks` that tests share; do not kill it."""
+    skip_without_program()
+    directory = tmp_path_factory.mktemp("tls-s3") / "server"
+    with running_s3(directory, certificate=authority.sign("s3")) as server:
+        server.create_bucket("chunks")
         yield server
 
 

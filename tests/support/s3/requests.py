@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import http.client
 import re
+import ssl
 from base64 import b64encode
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ class S3Response:
 class S3Requests:
     endpoint: str
     account: S3Account
+    ca_file: str = ""  # of the authority of the server's certificate, with TLS
 
     def send(
         self, method: str, path: str, body: bytes = b"", query: dict[str, str] | None = None
@@ -41,7 +43,7 @@ class S3Requests:
         names = sorted((query or {}).items())
         text = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in names)
         headers = signed_headers(self.account, method, (host, quote(path), text), body)
-        connection = http.client.HTTPConnection(host, timeout=30)
+        connection = self._connect(host)
         try:
             target = f"{quote(path)}?{text}" if text else quote(path)
             connection.request(method, target, body or None, headers)
@@ -49,6 +51,12 @@ class S3Requests:
             return S3Response(response.status, response.read())
         finally:
             connection.close()
+
+    def _connect(self, host: str) -> http.client.HTTPConnection:
+        if not self.ca_file:
+            return http.client.HTTPConnection(host, timeout=30)
+        context = ssl.create_default_context(cafile=self.ca_file)
+        return http.client.HTTPSConnection(host, timeout=30, context=context)
 
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
         """The keys of a bucket, at most 1,000."""

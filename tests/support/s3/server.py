@@ -14,6 +14,7 @@ import pytest
 
 from support.processes.free_port import free_port
 from support.processes.killable import eventually
+from support.s3.authority import ServerCertificate
 from support.s3.requests import S3Account, S3Requests
 
 CACHE = Path(__file__).parents[3] / ".corpus"
@@ -37,9 +38,11 @@ class S3Server:
         directory: Path,
         accounts: Mapping[str, S3Account] = MappingProxyType({}),
         permissions: Sequence[str] = ("Read", "Write", "List"),
+        certificate: ServerCertificate | None = None,
     ) -> None:
         """`accounts` have these permissions in one bucket each, by its name (SeaweedFS only)."""
         self.directory, self.accounts, self.permissions = directory, accounts, permissions
+        self.certificate = certificate
         self.port = free_port()
         self.log = directory / "log"
         (directory / "data").mkdir(parents=True)
@@ -48,17 +51,20 @@ class S3Server:
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self.port}"
 
     @property
     def requests(self) -> S3Requests:
         """Plain signed requests, independent of the client that is tested."""
-        return S3Requests(self.endpoint, OPERATOR)
+        ca_file = str(self.certificate.authority) if self.certificate else ""
+        return S3Requests(self.endpoint, OPERATOR, ca_file)
 
     def start(self) -> None:
         """Start the process and wait until it stores an object."""
         variables = {"MINIO_ROOT_USER": OPERATOR.access_key, "MINIO_BROWSER": "off"}
         variables["MINIO_ROOT_PASSWORD"] = OPERATOR.secret_key
+        # By default SeaweedFS gives each bucket seven volumes, so that the shared server has none left after 14 tests.
+        variables["WEED_MASTER_VOLUME_GROWTH_COPY_1"] = "1"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*die_with_parent(), *self._command],
@@ -119,11 +125,17 @@ def seaweedfs(server: S3Server) -> list[str]:
     return [
         str(PROGRAMS["seaweedfs"]), "server", f"-dir={directory}/data", "-ip=127.0.0.1", "-ip.bind=127.0.0.1",
         *ports, "-master.telemetry=false", "-master.electionTimeout=1s", "-master.heartbeatInterval=100ms",
-        "-master.volumeSizeLimitMB=256", "-volume.max=100",
+        "-master.volumeSizeLimitMB=256", "-volume.max=1000",
         f"-filer.localSocket={directory}/filer.sock", f"-s3.localSocket={directory}/s3.sock",
         "-s3", f"-s3.port={server.port}", f"-s3.config={directory}/accounts.json", "-s3.iam=false",
-        "-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.autoCreateBucket=false",
+        *tls_options(server.certificate), "-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.autoCreateBucket=false",
     ]  # fmt: skip
+
+
+def tls_options(certificate: ServerCertificate | None) -> list[str]:
+    if certificate is None:
+        return []
+    return [f"-s3.cert.file={certificate.certificate}", f"-s3.key.file={certificate.key}"]
 
 
 def identity(name: str, account: S3Account, actions: list[str]) -> dict[str, object]:
@@ -133,7 +145,13 @@ def identity(name: str, account: S3Account, actions: list[str]) -> dict[str, obj
 
 def minio(server: S3Server) -> list[str]:
     address = f"127.0.0.1:{server.port}"
-    return [str(PROGRAMS["minio"]), "server", "--quiet", "--address", address, "data"]
+    certificates = server.directory / "certificates"
+    certificates.mkdir()
+    if server.certificate:
+        shutil.copy(server.certificate.certificate, certificates / "public.crt")
+        shutil.copy(server.certificate.key, certificates / "private.key")
+    words = ["server", "--quiet", "--certs-dir", str(certificates), "--address", address, "data"]
+    return [str(PROGRAMS["minio"]), *words]
 
 
 def die_with_parent() -> list[str]:
@@ -146,8 +164,9 @@ def running_s3(
     directory: Path,
     accounts: Mapping[str, S3Account] = MappingProxyType({}),
     permissions: Sequence[str] = ("Read", "Write", "List"),
+    certificate: ServerCertificate | None = None,
 ) -> Iterator[S3Server]:
-    server = S3Server(directory, accounts, permissions)
+    server = S3Server(directory, accounts, permissions, certificate)
     try:
         server.start()
         yield server

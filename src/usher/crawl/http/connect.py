@@ -15,6 +15,7 @@ from typing import Final
 import certifi
 
 from usher.addresses import Address, parse_address
+from usher.certificates import describe_certificate_error
 from usher.crawl.http import address_guard
 from usher.crawl.http.connection import FetchConnection, FetchLimits
 from usher.crawl.http.dns import DnsResolver
@@ -23,20 +24,8 @@ from usher.crawl.own_endpoints import OwnEndpoint, same_machine
 from usher.errors import BadInput
 from usher.private_hosts import AllowList, HostPermission
 
-# What is wrong with a certificate, by OpenSSL's error codes.
 NOT_TLS: Final = "the host does not speak TLS"
 LOST_DURING_TLS: Final = "the connection was lost during the TLS handshake"
-_CERTIFICATE_ERRORS: Final = {
-    9: "is not valid yet",
-    10: "has expired",
-    18: "is self-signed",
-    19: "has an unknown issuer",
-    20: "has an unknown issuer",
-    21: "comes without its chain",
-    23: "was revoked",
-    62: "is for another name",
-    64: "is for another address",
-}
 
 
 class Connector:
@@ -159,8 +148,7 @@ class Connector:
 
 def _describe_tls(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        unknown = f"is not valid: {error.verify_message}"
-        return f"the certificate {_CERTIFICATE_ERRORS.get(error.verify_code, unknown)}"
+        return f"the certificate {describe_certificate_error(error)}"
     if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"):
         return NOT_TLS
     if isinstance(error, ssl.SSLEOFError):

@@ -5,7 +5,7 @@ Errors name the server and the chunk, never the URL, which is a permission.
 - `NotFound`: there is no such object
 - `BadContent`: the object is not the expected file
 - `BadInput`: the store takes no file of this size
-- `StoreUnusable`: the store refuses the URL, or its bucket does not exist
+- `StoreUnusable`: the store refuses the URL, its bucket does not exist, or this machine refuses its certificate
 - `Unreachable`: the store does not answer, or answers with an error
 """
 
@@ -21,6 +21,12 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from usher.certificates import (
+    SYSTEM_AUTHORITIES,
+    TrustedAuthorities,
+    certificate_problem,
+    describe_certificate_error,
+)
 from usher.chunk_store import PartialFile, StoredFile, disk_error
 from usher.errors import (
     BadContent,
@@ -61,6 +67,7 @@ async def download_object(
     *,
     size: int | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
+    authorities: TrustedAuthorities = SYSTEM_AUTHORITIES,
 ) -> StoredFile:
     """Download the file of a chunk from the object store; it appears when it is complete and as expected."""
     parts = urlsplit(url)
@@ -71,7 +78,7 @@ async def download_object(
     source = ChunkLocation(name, f"{parts.scheme}://{parts.netloc}", path, sha256, size, limit)
     file = PartialFile(to)
     try:
-        await ObjectDownload(source, file, "", timeout_seconds).run()
+        await ObjectDownload(source, file, timeout_seconds, authorities).run()
         return await asyncio.to_thread(file.commit)
     finally:
         file.discard()
@@ -80,31 +87,58 @@ async def download_object(
 class ObjectDownload(Download):
     """The download of one object."""
 
+    def __init__(
+        self,
+        source: ChunkLocation,
+        file: PartialFile,
+        timeout: float,
+        authorities: TrustedAuthorities,
+    ) -> None:
+        self._authorities = authorities
+        super().__init__(source, file, "", timeout)
+
     def _connect(self, source: ChunkLocation, timeout: float) -> HttpPool:
-        host, port, tls = server_of(source.address)
+        host, port, tls = server_of(source.address, self._authorities)
         return HttpPool(
             host, port, timeout=timeout, name=f"{source.name},", hint=STORE_HINT, tls=tls
         )
+
+    async def _attempt(self) -> None:
+        try:
+            await super()._attempt()
+        except Unreachable as error:
+            if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+                raise untrusted(self._source.name, error.__cause__, self._authorities) from error
+            raise
 
     async def _refusal(self, response: StreamedResponse) -> UsherError:
         return refusal(self._source.name, response.status, await error_code(response))
 
 
-async def upload_object(url: str, chunk: int, kind: ChunkKind, file: StoredFile) -> None:
+async def upload_object(
+    url: str,
+    chunk: int,
+    kind: ChunkKind,
+    file: StoredFile,
+    *,
+    authorities: TrustedAuthorities = SYSTEM_AUTHORITIES,
+) -> None:
     """Upload the file of a chunk; the server verifies its MD5. Raises unless the object is stored."""
     name = object_name(url, chunk, kind)
     try:
         async with asyncio.timeout(MAX_UPLOAD_SECONDS):
-            await put_file(url, name, file)
+            await put_file(url, name, file, authorities)
     except TimeoutError as error:
         raise unreachable(name, f"no answer within {TIMEOUT_SECONDS:g} seconds") from error
+    except ssl.SSLCertVerificationError as error:
+        raise untrusted(name, error, authorities) from error
     except (OSError, httptools.HttpParserError, EOFError) as error:
         raise unreachable(name, str(error) or type(error).__name__) from error
 
 
-async def put_file(url: str, name: str, file: StoredFile) -> None:
+async def put_file(url: str, name: str, file: StoredFile, authorities: TrustedAuthorities) -> None:
     md5 = await asyncio.to_thread(md5_of, file.path)
-    host, port, tls = server_of(url)
+    host, port, tls = server_of(url, authorities)
     parts = urlsplit(url)
     headers = {
         "Host": parts.netloc,
@@ -190,12 +224,12 @@ def md5_of(path: Path) -> bytes:
         raise disk_error(path, error, "read") from error
 
 
-def server_of(url: str) -> tuple[str, int, ssl.SSLContext | None]:
+def server_of(url: str, authorities: TrustedAuthorities) -> tuple[str, int, ssl.SSLContext | None]:
     """Return host, port and TLS of a URL that MGMT signed."""
     parts = urlsplit(url)
     if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
         raise BadInput("MGMT named an object store whose URL is neither http nor https.")
-    tls = ssl.create_default_context() if parts.scheme == "https" else None
+    tls = authorities.context if parts.scheme == "https" else None
     return parts.hostname, parts.port or DEFAULT_PORTS[parts.scheme], tls
 
 
@@ -233,3 +267,11 @@ def refusal(name: str, status: int, code: str) -> UsherError:
 
 def unreachable(name: str, reason: str) -> Unreachable:
     return Unreachable(f"{name} cannot be reached: {reason}.", hint=STORE_HINT)
+
+
+def untrusted(
+    name: str, error: ssl.SSLCertVerificationError, authorities: TrustedAuthorities
+) -> StoreUnusable:
+    """The error for a refused certificate. The message has the hint too: health shows messages only."""
+    words, hint = describe_certificate_error(error), authorities.hint(certificate_problem(error))
+    return StoreUnusable(f"{name} cannot be used: the certificate {words}. {hint}")

@@ -1,7 +1,12 @@
-"""Writes documents in requests of bounded size, and waits while OpenSearch is busy."""
+"""Writes documents in requests of bounded size, and waits while OpenSearch is busy.
+
+One request is under way while the caller prepares the documents of the next, because analysing words takes about as
+long as OpenSearch needs to store them. Requests never overtake each other.
+"""
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -48,18 +53,40 @@ class BulkWriter:
         self._client, self._index = client, index
         self._pending: list[BulkAction] = []
         self._pending_bytes = 0
+        self._thread = ThreadPoolExecutor(1, "bulk")
+        self._request: Future[None] | None = None  # under way
+        self._forgotten = 0  # how often `forget` was called
 
     def add(self, action: BulkAction) -> None:
-        """Add an action; writes all of them if they are many."""
+        """Add an action; begins to write all of them if they are many, and raises what an earlier request did."""
         self._pending.append(action)
         self._pending_bytes += len(action.source or b"")
         if self._pending_bytes >= MAX_REQUEST_BYTES or len(self._pending) >= MAX_REQUEST_ACTIONS:
-            self.flush()
+            self._begin()
 
     def flush(self) -> None:
         """Write all actions; BadInput if OpenSearch rejects a document, Unreachable if it is away or too busy."""
-        actions = self._pending
+        self._begin()
+        self._wait()
+
+    def close(self) -> None:
+        """Wait for the request that is under way, and forget the rest."""
         self.forget()
+        self._thread.shutdown()
+
+    def _begin(self) -> None:
+        """Begin to write the pending actions, after those before them."""
+        self._wait()
+        actions, self._pending, self._pending_bytes = self._pending, [], 0
+        if actions:
+            self._request = self._thread.submit(self._write_all, actions, self._forgotten)
+
+    def _wait(self) -> None:
+        request, self._request = self._request, None
+        if request is not None:
+            request.result()
+
+    def _write_all(self, actions: list[BulkAction], forgotten: int) -> None:
         until = time.monotonic() + PATIENCE_SECONDS
         pause = RETRY_SECONDS[0]
         while actions:
@@ -67,7 +94,7 @@ class BulkWriter:
                 actions, reason = self._write(actions)
             except EngineBusy as error:
                 reason = error.message
-            if not actions:
+            if not actions or self._forgotten != forgotten:
                 return
             if time.monotonic() + pause > until:
                 raise EngineBusy(
@@ -81,8 +108,9 @@ class BulkWriter:
             pause = min(2 * pause, RETRY_SECONDS[1])
 
     def forget(self) -> None:
-        """Drop the actions that are not written."""
-        self._pending, self._pending_bytes = [], 0
+        """Drop the actions that are not written; those under way are not repeated."""
+        self._forgotten += 1
+        self._pending, self._pending_bytes, self._request = [], 0, None
 
     def _write(self, actions: Sequence[BulkAction]) -> tuple[list[BulkAction], str]:
         """Send actions; returns those to send again, and why."""

@@ -56,6 +56,10 @@ class ChunkWriter:
         self._retired: set[str] = set()
         self._blocked = (0.0, "")  # until when, and why
 
+    def close(self) -> None:
+        """Wait for the request that is under way; uncommitted changes are lost."""
+        self._bulk.close()
+
     def problem(self) -> str:
         """Why no more should be written; empty if the index can be written."""
         until, reason = self._blocked

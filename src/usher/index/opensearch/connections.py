@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+from usher.certificates import TrustedAuthorities, certificate_problem
 from usher.errors import BadSetting, LateAnswer, Unreachable
 from usher.index.metrics import ENGINE_FAILURES
 from usher.telemetry import Log
@@ -120,6 +121,9 @@ class ClusterConnections:
         addresses = [read_url(url) for url in urls.split(",") if url.strip()]
         if not addresses:
             raise BadSetting("The OpenSearch engine needs --engine-url.", hint=URL_HINT)
+        self._authorities = TrustedAuthorities(
+            ca_file, setting="engine_ca", address_setting="engine_url"
+        )
         tls = _tls_context(ca_file) if any(url.scheme == "https" for url in addresses) else None
         self.nodes = [ClusterNode(url, tls if url.scheme == "https" else None) for url in addresses]
         self._headers = {"Content-Type": "application/json", **_authorization(credential)}
@@ -138,9 +142,9 @@ class ClusterConnections:
             try:
                 return node.ask(method, path, body, self._headers, left)
             except ssl.SSLError as error:
-                hint = "Name the file with the authority's certificate: USHER_ENGINE_CA."
                 raise Unreachable(
-                    f"{node.name} has no valid certificate: {error}.", hint=hint
+                    f"{node.name} has no valid certificate: {error}.",
+                    hint=self._authorities.hint(certificate_problem(error)),
                 ) from error
             except TimeoutError:
                 reason = f"{node.name} did not answer within {left:.3g} seconds"

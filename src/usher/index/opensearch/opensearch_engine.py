@@ -80,6 +80,7 @@ class OpenSearchEngine:
 
     def close(self) -> None:
         """Let another index server open the index; uncommitted changes are lost."""
+        self._writer.close()
         self._ownership.release()
         self._client.close()
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from usher.errors import BadSetting
-from usher.index.opensearch.index_setup import IndexShape
+from usher.index.opensearch.connections import ClusterConnections
+from usher.index.opensearch.index_setup import OPENSEARCH, IndexShape
 from usher.settings import Settings
 
 MAX_INDEX_CHARACTERS: Final = 100
@@ -26,6 +27,13 @@ class OpenSearchOptions:
     @property
     def shape(self) -> IndexShape:
         return IndexShape(self.index, self.shards, self.replicas)
+
+
+def check_options(settings: Settings) -> None:
+    """Raise BadSetting if the engine is OpenSearch and a setting of it cannot work; asks no server."""
+    if settings.engine == OPENSEARCH:
+        options = options_of(settings)
+        ClusterConnections(options.url, credential=options.credential, ca_file=options.ca_file)
 
 
 def options_of(settings: Settings) -> OpenSearchOptions:

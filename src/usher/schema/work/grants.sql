@@ -30,7 +30,7 @@ grant insert, update on work.server_load to usher_mgmt;
 grant insert on work.event, work.query_stat to usher_mgmt;
 grant select on work.chunk_object to usher_mgmt, usher_reader;
 grant insert, update, delete on work.chunk_object to usher_mgmt;
-grant execute on function work.is_stored(text, bigint, text) to usher_mgmt, usher_reader;
+grant select on work.stored_object to usher_mgmt, usher_reader;
 grant execute on function work.is_object_needed(work.chunk_object, timestamptz) to usher_mgmt;
 -- The console records an action of an operator in the transaction of the change, which may be the door's.
 grant insert on work.event to usher_door;

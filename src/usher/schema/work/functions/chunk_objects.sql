@@ -1,14 +1,3 @@
--- Whether the file of a chunk with this checksum is in the object store. It has no settings of its own, because they would take
--- longer than the look-up.
-create function work.is_stored(file_kind text, chunk bigint, checksum text) returns boolean
-    language sql stable
-as $$
-    select exists (
-        select from work.chunk_object o
-        where o.kind = file_kind and o.chunk_id = chunk and o.sha256 = checksum and o.stored_at is not null and not o.deleting
-    );
-$$;
-
 -- Whether an object is needed: its upload may still be running, a builder needs the content, or index servers may load the index.
 -- An index with the text of a page that the operator removed is needed only until every row has the chunk.
 create function work.is_object_needed(object work.chunk_object, latest_request timestamptz) returns boolean

@@ -647,6 +647,14 @@ comment on column work.chunk_object.requested_at is 'When a component last got a
 comment on column work.chunk_object.stored_at is 'When the component reported the upload; null before.';
 comment on column work.chunk_object.deleting is 'The watchdog deletes the object now, so there is no upload until the row is gone.';
 
+-- Files that are in the object store. Statements join them instead of calling a function for each chunk. With a crawler and a
+-- builder that have 50,000 stored chunks each: `unpropagated` took 382 and now 24 ms, `rebuild` 210 and 37, `content_of` 214 and 34,
+-- `holdings` 635 and 107, `failing` 930 and 212, `lost_with` 426 and 181, and `needed_files` of a backup 430 and 76.
+create view work.stored_object as
+select kind, chunk_id, sha256
+from work.chunk_object
+where stored_at is not null and not deleting;
+
 -- tables/placements.sql
 
 -- One chunk on one server of one row.
@@ -2396,17 +2404,6 @@ as $$
 $$;
 
 -- functions/chunk_objects.sql
-
--- Whether the file of a chunk with this checksum is in the object store. It has no settings of its own, because they would take
--- longer than the look-up.
-create function work.is_stored(file_kind text, chunk bigint, checksum text) returns boolean
-    language sql stable
-as $$
-    select exists (
-        select from work.chunk_object o
-        where o.kind = file_kind and o.chunk_id = chunk and o.sha256 = checksum and o.stored_at is not null and not o.deleting
-    );
-$$;
 
 -- Whether an object is needed: its upload may still be running, a builder needs the content, or index servers may load the index.
 -- An index with the text of a page that the operator removed is needed only until every row has the chunk.
