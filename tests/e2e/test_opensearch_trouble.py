@@ -1,5 +1,6 @@
 """A cluster that is away, slow, full or refuses the credential: `usher status` says why, and work resumes by itself."""
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,15 @@ def wait_for(true: Callable[[], bool], stack: Stack, seconds: float = WAIT_SECON
     assert eventually(true, seconds), (status(stack), stack.crawl.log[-5000:])
 
 
+# An index server that waits for a write of a node that hangs for 15 seconds, not for 70.
+SHORT_WRITES = """
+from usher.index.opensearch import client
+client.WRITE_SECONDS = 15.0  # before other modules import it
+from usher.cli.main import main
+main()
+"""
+
+
 def finds(stack: Stack, number: int) -> Callable[[], bool]:
     return lambda: len(stack.find(1, "velvet")) == number
 
@@ -71,7 +81,7 @@ def test_a_cluster_that_is_away_slow_or_full(
         site() as web,
         running_stack(database, tmp_path / "stack", chunk_lease=5) as stack,
     ):
-        rows = EngineRows(stack, cluster, "trouble")
+        rows = EngineRows(stack, cluster, "trouble", (sys.executable, "-c", SHORT_WRITES))
         cluster.kill(0)
         start(stack, rows)
         add(stack, web, range(3))

@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,11 @@ class Stack:
         self.crawl = crawl
         self.processes = crawl.processes
 
-    def start(self, name: str, role: str, *words: str) -> None:
-        """A component, or the one of that name again."""
+    def start(self, name: str, role: str, *words: str, program: Sequence[str] = USHER) -> None:
+        """A component, or the one of that name again; `program` runs Usher's commands."""
         port = self.crawl.ports.setdefault(name, free_port())
         mgmt = f"http://127.0.0.1:{self.crawl.port}"
-        command = (*USHER, role, "--mgmt", mgmt, "--bind", f"127.0.0.1:{port}", *words)
+        command = (*program, role, "--mgmt", mgmt, "--bind", f"127.0.0.1:{port}", *words)
         self.processes.start(name, *command)
 
     def kill(self, name: str) -> None:

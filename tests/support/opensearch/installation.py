@@ -39,15 +39,20 @@ class OpenSearchInstallation:
     folder: Path
 
     def class_path(self, *, secure: bool) -> str:
-        folders = ["classes", "jars/*", *(["security/*"] if secure else [])]
-        return ":".join(str(self.folder / name) for name in folders)
+        """The jars in the order in which scripts/opensearch has them: else Java ignores the archive of classes."""
+        jars = [self.folder / "node.jar", *sorted((self.folder / "jars").glob("*.jar"))]
+        if secure:
+            jars += sorted((self.folder / "security").glob("*.jar"))
+        return ":".join(map(str, jars))
 
     def command(
         self, home: Path, lock: Path, *, heap_mb: int, secure: bool, fast: bool
     ) -> list[str]:
         """The command of a node, which reads home/config and stops when no process holds the lock."""
         heap = (f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m")
-        options = (*heap, *OPTIONS, *(() if fast else TEST_OPTIONS))
+        archive = self.folder / "node.jsa"
+        shared = (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else ()
+        options = (*heap, *OPTIONS, *shared, *(() if fast else TEST_OPTIONS))
         plugins = (*PLUGINS, *((SECURITY_PLUGIN,) if secure else ()))
         path = self.class_path(secure=secure)
         return ["java", *options, "-cp", path, "ClusterNode", str(home), str(lock), *plugins]

@@ -1,10 +1,11 @@
 """A stack whose rows are on different engines: Tantivy in a directory, or a cluster of OpenSearch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from support.index.stack import Stack
 from support.opensearch.cluster import OpenSearchCluster
+from support.processes.stack import USHER
 
 LOADED = """
     select count(*) from work.placement p join work.component c on c.id = p.component_id
@@ -20,6 +21,7 @@ class EngineRows:
     stack: Stack
     cluster: OpenSearchCluster
     index: str
+    program: Sequence[str] = USHER  # of the index servers with OpenSearch
 
     def engine_words(self) -> list[str]:
         """The options of an index server that uses the cluster."""
@@ -33,7 +35,8 @@ class EngineRows:
     def start_opensearch(self, row: int, *words: str) -> str:
         self.stack.processes.environment["USHER_ENGINE_INDEX"] = self.index
         name = f"server-{row}-opensearch"
-        self.stack.start(name, "index-server", "--row", str(row), *self.engine_words(), *words)
+        options = ("--row", str(row), *self.engine_words(), *words)
+        self.stack.start(name, "index-server", *options, program=self.program)
         return name
 
     def is_complete(self, row: int) -> bool:
