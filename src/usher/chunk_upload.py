@@ -10,6 +10,7 @@ from typing import Final, Literal
 from usher.background import wait_up_to
 from usher.certificates import SYSTEM_AUTHORITIES, TrustedAuthorities
 from usher.chunk_store import StoredFile
+from usher.component_health import STORE_PROBLEM
 from usher.errors import BadContent, BadInput, NotFound, StoreUnusable, Unreachable
 from usher.http.client.mgmt_client import Client
 from usher.http.client.object_transfer import upload_object
@@ -17,7 +18,6 @@ from usher.telemetry import UPLOAD_FAILURES, UPLOADED_CHUNKS, Log
 
 log = Log("store")
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.5, 10.0
-STORE_PROBLEM: Final = "Object store"  # the start of the reason in the health of the component
 RETRIED: Final = (Unreachable, StoreUnusable, BadContent)
 
 

@@ -14,9 +14,9 @@ log = Log("index")
 MIN_FREE_BYTES: Final = 50_000_000  # with less free space a component takes no new work
 REPORT_SECONDS: Final = 10.0  # between reports of a problem whose reason changes
 MAX_REASON_LENGTH: Final = 1_000
-DISK_FULL: Final = (
-    "Disk full"  # the start of the reason; `usher status` and `usher crawl` look for it
-)
+# The starts of the reasons why a component waits; `usher status` and `usher crawl` look for them.
+DISK_FULL: Final = "Disk full"
+STORE_PROBLEM: Final = "Object store"
 
 
 class ComponentHealth:

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from usher.private_files import DIRECTORY_MODE, FILE_MODE, ROOT_DATA_MODE
-from usher.settings import LoadedSettings, Settings, mask_password, secret_names
+from usher.settings import LoadedSettings, Settings, mask_secret, secret_names
 
 DIRECTORIES: Final = ("logs", "log", "run", "postgres", "index", "built", "content")
 FILES: Final = ("local.token", "password", "ports.json")
@@ -161,8 +161,8 @@ def secret_files(loaded: LoadedSettings, environment: Mapping[str, str]) -> set[
     files = set()
     for name in secret_names():
         value, origin = getattr(loaded.settings, name), loaded.origins[name]
-        if name != "token" and mask_password(value) == value:
-            continue  # an address without a password
+        if mask_secret(name, value) == value:
+            continue  # it is empty, or an address without a password
         if origin.endswith("_FILE"):
             files.add(Path(environment[origin]))
         elif loaded.file and origin == str(loaded.file):

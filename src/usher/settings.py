@@ -201,7 +201,7 @@ class LoadedSettings:
         for field in dataclasses.fields(Settings):
             value = str(getattr(self.settings, field.name))
             if field.metadata["secret"]:
-                value = mask_password(value) if field.name.endswith("_url") else value and "***"
+                value = mask_secret(field.name, value)
             yield SettingRow(field.name, value, self.origins[field.name], field.metadata["help"])
 
 
@@ -373,6 +373,11 @@ def to_path(value: Any) -> Path:
 
 
 CONVERTERS = {str: to_text, int: to_int, float: to_float, bool: to_bool, Path: to_path}
+
+
+def mask_secret(name: str, value: str) -> str:
+    """Return the value of a secret setting without what is secret; an address without a password stays as it is."""
+    return mask_password(value) if name.endswith("_url") else value and "***"
 
 
 def mask_password(dsn: str) -> str:

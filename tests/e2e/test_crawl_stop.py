@@ -113,4 +113,4 @@ def test_a_crawler_reports_a_full_disk_and_continues_later(database: str, tmp_pa
 async def full_disk(database: str) -> str:
     """What `usher crawl` shows of full disks."""
     async with await connect(database) as conn:
-        return (await read_progress(conn, [])).full_disk
+        return (await read_progress(conn, [])).waiting_component

@@ -16,6 +16,8 @@ import pytest
 from support.db.fixtures import open_directory
 from support.mgmt.mgmt_process import mgmt
 from support.processes.commands import usher
+from usher.security_checks import open_files
+from usher.settings import load, secret_names
 
 TREE = Path(__file__).parents[2]
 LOCKS = [f"requirements{name}.lock" for name in ("", "-dev", "-s3", "-uv")]
@@ -159,6 +161,19 @@ def test_doctor_warns_of_loose_permissions(database: str, home: Path) -> None:
         assert f"{path} is accessible" in warning["detail"]
         assert warning["hint"] == f"chmod {before:o} {path}"
         path.chmod(before)
+
+
+@pytest.mark.parametrize("name", sorted(secret_names()))
+def test_doctor_warns_of_every_secret_that_others_can_read(home: Path, name: str) -> None:
+    config = home / "usher.toml"
+    value = "postgresql://usher:secret@127.0.0.1/x" if name.endswith("_url") else TOKEN
+    config.write_text(f'{name} = "{value}"\n')
+    config.chmod(0o644)
+    settings = load({"USHER_DATA": str(home)}, config=config)
+    files = [warning.hint for warning in open_files(settings, {})]
+    assert files == [f"chmod 600 {config}"]
+    config.chmod(0o600)
+    assert list(open_files(settings, {})) == []
 
 
 def test_doctor_warns_of_a_readable_file_with_secrets(database: str, home: Path) -> None:

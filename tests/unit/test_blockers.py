@@ -16,7 +16,6 @@ from usher.observe.stages import (
     ComponentGroup,
     FailingComponent,
     ForeignPageSource,
-    FullDiskComponent,
     GuestbookCounts,
     HeldBackHost,
     HostCounts,
@@ -26,6 +25,7 @@ from usher.observe.stages import (
     PausedEntry,
     QueueStatus,
     RestingHost,
+    WaitingComponent,
     WorkStatus,
 )
 
@@ -118,11 +118,28 @@ def test_crawlers_that_claim_nothing() -> None:
 
 def test_a_full_disk_is_named() -> None:
     reason = "Disk full: only 3 MB are free at /var/lib/usher."
-    work = replace(WELL, full_disks=[FullDiskComponent("c:1", "crawler", reason)])
+    work = replace(WELL, waiting_components=[WaitingComponent("c:1", "crawler", reason)])
     assert only_blocker(work) == (
         "disk_full",
         f"The crawler c:1 accepts no more work. {reason} {DISK_STEP}",
         "usher components show c:1",
+    )
+
+
+def test_a_component_that_waits_for_the_object_store_is_named() -> None:
+    """It notices an outage before the watchdog does."""
+    reason = (
+        "Object store: The content of chunk 7 in the object store at s3.test cannot be reached."
+    )
+    waiting = [
+        WaitingComponent("c:1", "crawler", reason),
+        WaitingComponent("c:2", "crawler", reason),
+    ]
+    work = replace(WELL, waiting_components=waiting)
+    assert only_blocker(work) == (
+        "chunk_store",
+        f"The crawler c:1 waits. {reason}",
+        "usher doctor",
     )
 
 

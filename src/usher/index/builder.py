@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from usher.background import background_tasks, wait_up_to
 from usher.certificates import TrustedAuthorities
 from usher.chunk_store import ChunkStore, StoredFile
-from usher.chunk_upload import STORE_PROBLEM, ChunkUpload
-from usher.component_health import ComponentHealth, disk_problem
+from usher.chunk_upload import ChunkUpload
+from usher.component_health import STORE_PROBLEM, ComponentHealth, disk_problem
 from usher.errors import BadContent, Conflict, NotFound, StoreUnusable, Unreachable, UsherError
 from usher.http.client.download import download_chunk
 from usher.http.client.mgmt_client import Client

@@ -13,7 +13,7 @@ from typing import Final
 
 from usher.certificates import SYSTEM_AUTHORITIES, TrustedAuthorities
 from usher.chunk_store import ChunkStore
-from usher.chunk_upload import STORE_PROBLEM
+from usher.component_health import STORE_PROBLEM
 from usher.errors import (
     BadContent,
     DiskUnusable,

@@ -22,6 +22,8 @@ from usher.telemetry import Log
 
 log = Log("watchdog")
 ROLE: Final = "usher_mgmt"
+# With more, a short outage of the object store would be shown only after its end; the next sweep tries again.
+STORE_PATIENCE_SECONDS: Final = 3.0
 
 
 async def watch(
@@ -58,5 +60,5 @@ async def watch(
 
 def open_sweep(settings: Settings, watchdog: Watchdog) -> ObjectSweep:
     """Return the sweep of the object store; it runs while the watchdog leads."""
-    store = open_store(settings.chunk_store, settings)
+    store = open_store(settings.chunk_store, settings, patience=STORE_PATIENCE_SECONDS)
     return ObjectSweep(store, watchdog.clock, is_leading=lambda: watchdog.leading)

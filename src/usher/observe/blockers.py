@@ -9,8 +9,15 @@ from shlex import quote
 from typing import Final
 
 from usher import durations
+from usher.component_health import DISK_FULL, STORE_PROBLEM
 from usher.observe.causes import THIS_MACHINE, SystemCause, clock_cause, disk_cause_of
-from usher.observe.stages import MAX_COUNTED, JobTypeCounts, QueueStatus, WorkStatus
+from usher.observe.stages import (
+    MAX_COUNTED,
+    JobTypeCounts,
+    QueueStatus,
+    WaitingComponent,
+    WorkStatus,
+)
 from usher.versions import version_problems
 
 MAX_WAIT: Final = timedelta(minutes=5)  # before a stage with workers counts as slow
@@ -138,9 +145,18 @@ def work_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
 
 
 def store_blockers(work: WorkStatus) -> Iterator[Blocker]:
+    """The watchdog's problem with the object store, or that of a component, which notices it earlier."""
     if work.watched and work.last_round and work.last_round.store_problem:
         words = f"The object store cannot be used: {work.last_round.store_problem}"
         yield Blocker("chunk_store", f"{words.rstrip('.')}.", "usher doctor")
+        return
+    for component in waiting_for(work, STORE_PROBLEM)[:1]:
+        words = f"The {component.type} {component.host} waits. {component.reason}"
+        yield Blocker("chunk_store", words, "usher doctor")
+
+
+def waiting_for(work: WorkStatus, reason: str) -> list[WaitingComponent]:
+    return [each for each in work.waiting_components if each.reason.startswith(reason)]
 
 
 def version_blockers(work: WorkStatus) -> Iterator[Blocker]:
@@ -171,7 +187,7 @@ def watchdog_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
 
 
 def disk_blockers(work: WorkStatus) -> Iterator[Blocker]:
-    for component in work.full_disks:
+    for component in waiting_for(work, DISK_FULL):
         words = f"The {component.type} {component.host} accepts no more work. {component.reason} {DISK_STEP}"
         yield Blocker("disk_full", words, f"usher components show {quote(component.host)}")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Literal
 
-from usher.component_health import DISK_FULL
+from usher.component_health import DISK_FULL, STORE_PROBLEM
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.observe.stages import MAX_COUNTED
@@ -40,7 +40,9 @@ class CrawlProgress:
     chunks_open: int
     chunks_unbuilt: int
     chunks_unpropagated: int
-    full_disk: str = ""  # names a component that stopped because its disk is full
+    waiting_component: str = (
+        ""  # waits for space on its disk or for the object store, with its reason
+    )
     unloaded: int = 0
 
     @property
@@ -106,9 +108,10 @@ async def read_progress(conn: Connection, hosts: Sequence[int]) -> CrawlProgress
     [pages] = await store.pages.tuples(conn, hosts=numbers)
     [unloaded] = await store.unloaded_pages.tuples(conn, hosts=numbers, after=0, most=MAX_COUNTED)
     [chunks] = await store.chunks.tuples(conn, hosts=numbers, most=MAX_COUNTED)
-    stopped = await store.full_disk.tuples(conn, prefix=f"{DISK_FULL}%")
-    full_disk = "".join(f"{host} waits. {reason}" for host, reason in stopped)
-    return replace(CrawlProgress(*pages, *chunks), full_disk=full_disk, unloaded=unloaded[0])
+    prefixes = [f"{DISK_FULL}%", f"{STORE_PROBLEM}%"]
+    waiting = await store.waiting_component.tuples(conn, prefixes=prefixes)
+    words = "".join(f"{host} waits. {reason}" for host, reason in waiting)
+    return replace(CrawlProgress(*pages, *chunks), waiting_component=words, unloaded=unloaded[0])
 
 
 async def read_run(conn: Connection, hosts: Sequence[int], *, after: int) -> RunCounts:

@@ -58,9 +58,9 @@ cross join lateral (
 ) page
 where page.domain64 = any(%(hosts)s);
 
--- name: full_disk
--- A component that stopped because its disk is full, with its reason.
-select host, state_reason from work.component where state in ('waiting', 'error') and state_reason like %(prefix)s
+-- name: waiting_component
+-- A component that takes no more work because its disk is full or the object store is away, with its reason.
+select host, state_reason from work.component where state in ('waiting', 'error') and state_reason like any(%(prefixes)s)
 order by host limit 1;
 
 -- name: chunks

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from usher.component_health import DISK_FULL
+from usher.component_health import DISK_FULL, STORE_PROBLEM
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.mgmt import incarnation, placements, watchdog
@@ -188,8 +188,8 @@ class CrashedProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class FullDiskComponent:
-    """A component that stopped because its disk is full."""
+class WaitingComponent:
+    """A component that takes no more work because its disk is full or the object store is away."""
 
     host: str
     type: str
@@ -212,7 +212,7 @@ class WorkStatus:
     last_round: WatchdogRound | None
     poisoned: Sequence[ForeignPageSource] = ()
     unrestored: UnrestoredState | None = None
-    full_disks: Sequence[FullDiskComponent] = ()
+    waiting_components: Sequence[WaitingComponent] = ()
     crashes: Sequence[CrashedProcess] = ()
     versions: RunningVersions = field(default_factory=RunningVersions)
 
@@ -295,7 +295,9 @@ async def read_work(conn: Connection, *, now: datetime, ended: Sequence[str] = (
             conn, ForeignPageSource, lately=now - RECENT, most=MAX_COUNTED, n=MAX_NAMED
         ),
         await incarnation.unrestored(conn),
-        await store.full_disks.rows(conn, FullDiskComponent, prefix=f"{DISK_FULL}%", n=n),
+        await store.waiting_components.rows(
+            conn, WaitingComponent, prefixes=[f"{DISK_FULL}%", f"{STORE_PROBLEM}%"], n=n
+        ),
         await store.crashes.rows(
             conn, CrashedProcess, lately=now - RECENT, most=MAX_COUNTED, n=MAX_NAMED
         ),

@@ -264,11 +264,11 @@ group by e.before
 order by last desc, process
 limit %(n)s;
 
--- name: full_disks
--- Components that stopped because their disk is full, with their reason.
+-- name: waiting_components
+-- Components that take no more work because their disk is full or the object store is away, with their reason.
 select host, coalesce(type, 'component') as type, state_reason as reason
 from work.component
-where state in ('waiting', 'error') and state_reason like %(prefix)s
+where state in ('waiting', 'error') and state_reason like any(%(prefixes)s)
 order by host
 limit %(n)s;
 

@@ -146,8 +146,8 @@ def cause_lines(settings: Settings, view: CrawlView) -> list[str]:
     """Why the crawl cannot go on, in the words of `usher status` and `usher doctor`."""
     listed = system_causes(settings, error=view.outage, clock_skew_seconds=view.clock_skew_seconds)
     causes = [f"  {cause.words} → {cause.next_step}" for cause in listed]
-    full_disk = view.progress.full_disk
-    return [f"  {full_disk}", *causes] if full_disk else causes
+    waiting = view.progress.waiting_component
+    return [f"  {printable(waiting, MAX_REASON_CHARACTERS)}", *causes] if waiting else causes
 
 
 def pace_lines(paces: Sequence[HostPaceView], *, has_delay_option: bool) -> list[str]:
