@@ -128,7 +128,8 @@ def only_needed_objects_remain(stack: Stack, server: S3Server) -> None:
     expected = sorted(sha256 for (sha256,) in indexes)
 
     def stored() -> list[str]:
-        keys = server.requests.keys("chunks", "usher/")
+        folders = ("usher/content/", "usher/index/")
+        keys = [key for folder in folders for key in server.requests.keys("chunks", folder)]
         return sorted(key.rpartition("-")[2].removesuffix(".idx") for key in keys)
 
     assert eventually(lambda: stored() == expected, 60), (stored(), expected)

@@ -9,6 +9,7 @@ from support.processes.commands import usher
 from support.s3.chunk_pages import fetches, site, store_settings
 from support.s3.server import S3Server
 from support.site.website import Response
+from usher.mgmt.store_owner import OWNER_KEY
 
 pytestmark = pytest.mark.soak
 
@@ -48,6 +49,9 @@ def test_one_machine_keeps_its_chunks_in_the_store(s3_server: S3Server, bucket: 
         loaded = list((directory / "data").glob("index/*/chunks/*/*.idx"))
         assert len(loaded) == stages["propagated"] > 1, "the server loads them from the store"
         assert set(again.values()) == {1}
+        adopted = usher("chunks", "adopt-store", "--yes", environment=environment, cwd=directory)
+        assert (adopted.code, "belongs to this database now" in adopted.err) == (0, True)
+        assert f"usher/{OWNER_KEY}" in s3_server.requests.keys(bucket)
     finally:
         wait_stopped(directory / "data")
         shutil.rmtree(directory)

@@ -8,11 +8,14 @@ from support.mgmt.admitted_pages import NOW
 from support.mgmt.compaction import House
 from support.s3.server import OPERATOR, S3Server
 from usher.backup.chunk_copies import needed_files
+from usher.cli.actions.chunks_store import delete_unknown
 from usher.db.clock import DatabaseClock
 from usher.db.pool import Connection
-from usher.mgmt import chunk_objects, chunks, compaction_merge, placements
+from usher.errors import Conflict
+from usher.mgmt import chunk_objects, chunks, compaction_merge, incarnation, placements
 from usher.mgmt.chunk_objects import FIRST_OBJECT, ChunkObject, ObjectKind
 from usher.mgmt.object_sweep import ObjectSweep
+from usher.mgmt.store_owner import OWNER_KEY, adopt_store
 from usher.mgmt.unknown_objects import unknown_objects
 from usher.object_store.address import StoreAccess, StoreAddress
 from usher.object_store.store import ObjectStore
@@ -186,7 +189,7 @@ async def test_the_sweep_deletes_what_is_not_needed_and_nothing_else(
         await store.put_bytes(file.key, b"a file")
     sweep = ObjectSweep(store, DatabaseClock(), is_leading=lambda: True)
     assert await sweep.sweep(house.conn) == 2
-    assert s3_server.requests.keys(bucket) == [f"usher/{kept.key}"]
+    assert s3_server.requests.keys(bucket) == [f"usher/{kept.key}", f"usher/{OWNER_KEY}"]
     assert await house.ask("select kind, sha256 from work.chunk_object") == [("content", SUM)]
     assert await sweep.sweep(house.conn) == 0
     assert sweep.problem == ""
@@ -205,6 +208,29 @@ async def test_a_sweep_without_a_bucket_says_so_and_forgets_nothing(
     assert await sweep.sweep(house.conn) == 0
     assert "no bucket no-such-bucket" in sweep.problem
     assert await house.ask("select count(*) from work.chunk_object") == [(1,)]
+
+
+async def test_only_the_owner_of_the_store_deletes_files(
+    house: House, s3_server: S3Server, bucket: str
+) -> None:
+    """A restored copy with the same chunk_store, until the operator says that it replaces the original."""
+    store = open_bucket(s3_server, bucket)
+    sweep = ObjectSweep(store, DatabaseClock(), is_leading=lambda: True)
+    assert await sweep.sweep(house.conn) == 0  # owns the empty store from now on
+    old = ChunkObject("content", await house.fetch("/0"), OTHER_SUM)
+    await chunk_objects.request_upload(house.conn, old, now=NOW - 2 * HOUR)
+    await store.put_bytes(old.key, b"a file of the original")
+    await incarnation.begin(house.conn, "restored")
+    assert await sweep.sweep(house.conn) == 0
+    assert "belongs to another database" in sweep.problem
+    assert "usher chunks adopt-store" in sweep.problem
+    with pytest.raises(Conflict, match="belongs to another database"):
+        await delete_unknown(house.conn, store, dry_run=False, now=NOW)
+    assert f"usher/{old.key}" in s3_server.requests.keys(bucket)
+    await adopt_store(house.conn, store)
+    assert await sweep.sweep(house.conn) == 1
+    assert sweep.problem == ""
+    assert s3_server.requests.keys(bucket) == [f"usher/{OWNER_KEY}"]
 
 
 async def test_objects_that_no_row_names_are_found(

@@ -16,6 +16,7 @@ from usher.db.pool import CONFLICT_ERRORS, Connection, stay_connected
 from usher.errors import UsherError
 from usher.mgmt import chunk_objects
 from usher.mgmt.chunk_objects import FIRST_OBJECT, ChunkObject
+from usher.mgmt.store_owner import check_owner
 from usher.object_store.store import ObjectStore
 from usher.telemetry import DELETED_OBJECTS, Log
 
@@ -55,10 +56,10 @@ class ObjectSweep:
         await stay_connected(dsn, work, stop, role=role, patience=self._seconds)
 
     async def sweep(self, conn: Connection) -> int:
-        """Check the store and delete unneeded objects; returns how many."""
+        """Check the store, and that it is ours, and delete unneeded objects; returns how many."""
         deleted, problem = 0, ""
         try:
-            await self._store.list_objects(limit=1)
+            await check_owner(conn, self._store)
             deleted = await self._delete_unneeded(conn)
         except UsherError as error:
             problem = error.message

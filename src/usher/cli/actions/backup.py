@@ -196,6 +196,11 @@ def show_next_steps(
             app.say(f"  → The settings of the backup differ from {file}: compare it with {shown}.")
     if behind:
         app.say(f"  → {', '.join(behind)}: run `usher db migrate`, then `usher db incarnate`")
+    if app.settings.chunk_store:
+        app.say(
+            f"  → {app.settings.chunk_store} still belongs to the database that the backup was made of. If this one "
+            "replaces it: `usher chunks adopt-store`. If both run, give this one another chunk_store first."
+        )
     app.say("Start Usher again: usher up")
     app.say("Answers are partial until the index server has loaded its chunks.")
 

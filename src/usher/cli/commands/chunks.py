@@ -1,11 +1,11 @@
-"""`usher chunks`: list, show, retry and compact chunks, and prune the object store."""
+"""`usher chunks`: list, show, retry and compact chunks, and prune and adopt the object store."""
 
 from typing import Any
 
 import click
 
 from usher.cli import actions
-from usher.cli.app import App, WholeNumber, json_option, limit_option, pass_app
+from usher.cli.app import App, WholeNumber, confirm, json_option, limit_option, pass_app
 from usher.cli.help import HelpGroup
 
 STAGES = (
@@ -128,3 +128,21 @@ def prune_store(app: App, *, dry_run: bool, as_json: bool) -> None:
       usher chunks prune-store
     """
     actions.chunks_store.prune_store(app, dry_run=dry_run, as_json=as_json)
+
+
+@chunks.command(name="adopt-store")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@pass_app
+def adopt_store(app: App, *, yes: bool) -> None:
+    """Let this database own the object store, for example after a restore.
+
+    Only the owner deletes chunk files that are not needed. Use this if the database that owned the store is not used
+    any more; a copy of an installation that still runs needs its own `chunk_store`.
+
+    \b
+    Examples:
+      usher chunks adopt-store
+      usher chunks adopt-store --yes
+    """
+    confirm("Delete files for this database only? Another one must not use the store.", yes=yes)
+    actions.chunks_store.adopt_chunk_store(app)
