@@ -56,7 +56,11 @@ def run(bench: Bench) -> list[Measure]:
             "tantivy": TantivyContender(home / "tantivy"),
             "limit": PlainOpenSearch(cluster),
         }
-        measures = [*measure_speed(bench, contenders), *measure_relevance(bench, contenders)]
+        try:
+            measures = [*measure_speed(bench, contenders), *measure_relevance(bench, contenders)]
+        finally:
+            for contender in contenders.values():
+                contender.close()
     measures += measure_chunk_files(bench)
     for words in (TARGETS, WORLD):
         bench.note(" ".join(words.split()))

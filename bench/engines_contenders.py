@@ -43,6 +43,9 @@ class EngineContender(Protocol):
     def search(self, text: str) -> list[str]:
         """The URLs of the best ten."""
 
+    def close(self) -> None:
+        """Stop what runs in this process."""
+
 
 @contextmanager
 def opensearch_cluster(directory: Path, *, fast: bool) -> Iterator[OpenSearchCluster]:
@@ -143,6 +146,9 @@ class PlainOpenSearch:
                 lines.append(json.dumps({name: getattr(page, name) for name in names}))
             self._ask("/plain/_bulk", "\n".join(lines) + "\n")
         self.cluster.ask("/plain/_refresh", {})
+
+    def close(self) -> None:
+        self.connection.close()
 
     def search(self, text: str) -> list[str]:
         query = {"multi_match": {"query": text, "fields": ["title^2", "headings", "body"]}}

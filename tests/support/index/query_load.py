@@ -47,7 +47,7 @@ class QueryLoad:
     may_be_partial: bool = False
     partial: int = 0  # answers that said so
     began: float = field(default_factory=time.monotonic)
-    ended: float = 0.0
+    ended: float = 0.0  # the last query was due; answers still come
     asked: int = 0
     skipped: int = 0  # because too many waited for answers
     wrong: list[str] = field(default_factory=list)
@@ -67,7 +67,7 @@ class QueryLoad:
                     self.skipped += 1
                 due += 1 / RATE
                 await asyncio.sleep(max(0, due - time.monotonic()))
-        self.ended = time.monotonic()
+            self.ended = time.monotonic()
 
     async def _ask(self, client: FrontEndClient, query: str, due: float) -> None:
         try:
