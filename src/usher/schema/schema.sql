@@ -2,6 +2,27 @@ CREATE SCHEMA mgmt;
 
 CREATE SCHEMA work;
 
+CREATE DOMAIN work.page_cadence AS interval
+	CONSTRAINT page_cadence_positive CHECK ((VALUE > '00:00:00'::interval));
+
+CREATE DOMAIN work.page_counter AS smallint
+	CONSTRAINT page_counter_not_negative CHECK ((VALUE >= 0));
+
+CREATE DOMAIN work.page_length AS integer
+	CONSTRAINT page_length_not_negative CHECK ((VALUE >= 0));
+
+CREATE DOMAIN work.page_path AS text COLLATE pg_catalog."C"
+	CONSTRAINT page_path_short CHECK (((octet_length(VALUE) >= 1) AND (octet_length(VALUE) <= 2000)));
+
+CREATE DOMAIN work.page_reason AS text
+	CONSTRAINT page_reason_short CHECK ((octet_length(VALUE) <= 4000));
+
+CREATE DOMAIN work.page_scheme AS smallint
+	CONSTRAINT page_scheme_known CHECK (((VALUE >= 1) AND (VALUE <= 4)));
+
+CREATE DOMAIN work.page_state AS text
+	CONSTRAINT page_state_known CHECK ((VALUE = ANY (ARRAY['idle'::text, 'pending'::text, 'crawling'::text, 'crawled'::text, 'error'::text])));
+
 CREATE FUNCTION work.adapted_cadence(cadence interval, host_cadence interval, changed boolean) RETURNS interval
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -527,8 +548,8 @@ begin
             g.indexed_in is not null or g.noindex or work.is_unreadable(g.indexed_in, g.text64, g.status, g.failures, g.reason) as kept
     )
     select
-        m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
-        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth,
+        m.turn, chunks[m.turn], m.id, h.name, m.scheme::smallint, m.path::text, case when m.kept then m.etag end,
+        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth::smallint,
         h.delay_is_set
     from mine m
     join resting h on h.domain64 = m.domain64
@@ -752,35 +773,27 @@ CREATE TABLE work.guestbook (
     indexed_in bigint,
     text64 bigint,
     same_as bigint,
-    cadence interval,
-    content_length integer DEFAULT 0 NOT NULL,
-    scheme smallint DEFAULT 1 NOT NULL,
+    cadence work.page_cadence,
+    content_length work.page_length DEFAULT 0 NOT NULL,
+    scheme work.page_scheme DEFAULT 1 NOT NULL,
     content_type smallint DEFAULT 1 NOT NULL,
     status smallint,
-    failures smallint DEFAULT 0 NOT NULL,
+    failures work.page_counter DEFAULT 0 NOT NULL,
     misses smallint DEFAULT 0 NOT NULL,
     attempts smallint DEFAULT 0 NOT NULL,
     priority smallint DEFAULT 1 NOT NULL,
-    depth smallint DEFAULT 0 NOT NULL,
+    depth work.page_counter DEFAULT 0 NOT NULL,
     gone boolean DEFAULT false NOT NULL,
     noindex boolean DEFAULT false NOT NULL,
     removed boolean DEFAULT false NOT NULL,
     lost_copy boolean DEFAULT false NOT NULL,
     last_modified_assigned boolean DEFAULT false NOT NULL,
-    state text DEFAULT 'idle'::text NOT NULL,
-    path text NOT NULL COLLATE pg_catalog."C",
+    state work.page_state DEFAULT 'idle'::text NOT NULL,
+    path work.page_path NOT NULL,
     content_sha1 text,
     etag text,
-    reason text,
-    CONSTRAINT guestbook_admitted_if_waiting CHECK (((state <> ALL (ARRAY['pending'::text, 'crawling'::text])) OR (admitted_at IS NOT NULL))),
-    CONSTRAINT guestbook_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
-    CONSTRAINT guestbook_depth_not_negative CHECK ((depth >= 0)),
-    CONSTRAINT guestbook_failures_not_negative CHECK ((failures >= 0)),
-    CONSTRAINT guestbook_length_not_negative CHECK ((content_length >= 0)),
-    CONSTRAINT guestbook_path_short CHECK (((octet_length(path) >= 1) AND (octet_length(path) <= 2000))),
-    CONSTRAINT guestbook_reason_short CHECK ((octet_length(reason) <= 4000)),
-    CONSTRAINT guestbook_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
-    CONSTRAINT guestbook_state_known CHECK ((state = ANY (ARRAY['idle'::text, 'pending'::text, 'crawling'::text, 'crawled'::text, 'error'::text])))
+    reason work.page_reason,
+    CONSTRAINT guestbook_admitted_if_waiting CHECK (((admitted_at IS NOT NULL) OR ((state)::text <> ALL ('{pending,crawling}'::text[]))))
 )
 WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
 
@@ -1678,7 +1691,7 @@ begin
     -- Locked pages do not move. The host chooses the partition, because another one may have the same ctid.
     where g.ctid = paced.place and g.domain64 = paced.domain64
     returning
-        g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in, g.indexed_in, paced.waits;
+        g.domain64, g.path::text, g.state::text, g.next_fetch, g.id, paced.indexed_in, g.indexed_in, paced.waits;
 end
 $$;
 
@@ -2156,9 +2169,9 @@ CREATE VIEW mgmt.link AS
             WHEN 2 THEN 'http'::text
             WHEN 3 THEN 'sftp'::text
             ELSE 'ftp'::text
-        END || '://'::text) || h.name) || g.path) AS link,
+        END || '://'::text) || h.name) || (g.path)::text) AS link,
         CASE
-            WHEN (g.state <> 'pending'::text) THEN g.chunk_id
+            WHEN ((g.state)::text <> 'pending'::text) THEN g.chunk_id
             ELSE NULL::bigint
         END AS chunk_id,
     g.state
@@ -2873,15 +2886,15 @@ CREATE INDEX feed_offer_of_host ON work.feed_offer USING btree (domain64);
 
 CREATE INDEX guestbook_chunk ON work.guestbook USING btree (chunk_id) WHERE (chunk_id IS NOT NULL);
 
-CREATE INDEX guestbook_crawling ON work.guestbook USING btree (domain64) WHERE (state = 'crawling'::text);
+CREATE INDEX guestbook_crawling ON work.guestbook USING btree (domain64) WHERE ((state)::text = 'crawling'::text);
 
-CREATE INDEX guestbook_failed ON work.guestbook USING btree (domain64, path) WHERE (state = 'error'::text);
+CREATE INDEX guestbook_failed ON work.guestbook USING btree (domain64, path) WHERE ((state)::text = 'error'::text);
 
 CREATE INDEX guestbook_indexed ON work.guestbook USING btree (indexed_in) WHERE ((indexed_in IS NOT NULL) AND (chunk_id IS DISTINCT FROM indexed_in));
 
-CREATE INDEX guestbook_pending ON work.guestbook USING btree (domain64, priority, id) WHERE (state = 'pending'::text);
+CREATE INDEX guestbook_pending ON work.guestbook USING btree (domain64, priority, id) WHERE ((state)::text = 'pending'::text);
 
-CREATE INDEX guestbook_retry ON work.guestbook USING btree (next_fetch) WHERE (state = 'error'::text);
+CREATE INDEX guestbook_retry ON work.guestbook USING btree (next_fetch) WHERE ((state)::text = 'error'::text);
 
 CREATE INDEX guestbook_same_as ON work.guestbook USING btree (same_as) WHERE (same_as IS NOT NULL);
 

@@ -196,8 +196,8 @@ begin
             g.indexed_in is not null or g.noindex or work.is_unreadable(g.indexed_in, g.text64, g.status, g.failures, g.reason) as kept
     )
     select
-        m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
-        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth,
+        m.turn, chunks[m.turn], m.id, h.name, m.scheme::smallint, m.path::text, case when m.kept then m.etag end,
+        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth::smallint,
         h.delay_is_set
     from mine m
     join resting h on h.domain64 = m.domain64

@@ -131,6 +131,6 @@ begin
     -- Locked pages do not move. The host chooses the partition, because another one may have the same ctid.
     where g.ctid = paced.place and g.domain64 = paced.domain64
     returning
-        g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in, g.indexed_in, paced.waits;
+        g.domain64, g.path::text, g.state::text, g.next_fetch, g.id, paced.indexed_in, g.indexed_in, paced.waits;
 end
 $$;
