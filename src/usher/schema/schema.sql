@@ -400,6 +400,7 @@ declare
     owners bigint[] := '{}';
     turns integer[] := '{}';
     served integer[] := '{}';
+    sizes integer[] := '{}';  -- the pages of each that was served
     new_chunks bigint[];
     chunks bigint[];  -- of each turn
 begin
@@ -407,7 +408,7 @@ begin
         select array_agg(g.place), array_agg(g.domain64), array_agg(((h.place - 1) / need + 1)::integer)
         into picked, page_hosts, turns
         from (
-            select h.domain64, row_number() over (order by h.claim_at) as place
+            select h.domain64, row_number() over (order by h.domain64) as place
             from (
                 select h.domain64, h.claim_at from work.hosts h
                 where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
@@ -427,6 +428,7 @@ begin
             taken := picked;
             owners := page_hosts;
             served := array(select generate_series(1, crawlers));
+            sizes := array_fill(n, array[crawlers]);
         else
             turns := '{}';
         end if;
@@ -490,6 +492,7 @@ begin
             continue;
         end if;
         served := served || turn;
+        sizes := sizes || cardinality(own_pages);
         taken := taken || own_pages;
         owners := owners || own_hosts;
         turns := turns || array_fill(turn, array[cardinality(own_pages)]);
@@ -500,12 +503,15 @@ begin
 
     if chunk is null then
         with new as (
-            insert into work.chunk (crawler_id, claimed_at, lease_until)
-            select callers[s.turn], at, at + leases[s.turn] from unnest(served) as s (turn) order by s.turn
+            insert into work.chunk (crawler_id, claimed_at, lease_until, claimed_pages)
+            select callers[s.turn], at, at + leases[s.turn], s.pages
+            from unnest(served, sizes) as s (turn, pages)
+            order by s.turn
             returning work.chunk.id
         )
         select array_agg(new.id order by new.id) into new_chunks from new;
     else
+        update work.chunk k set claimed_pages = k.claimed_pages + sizes[1] where k.id = chunk;
         new_chunks := array[chunk];
     end if;
     for i in 1..cardinality(served) loop
@@ -873,12 +879,11 @@ declare
     numbers bigint[];
     names text[];
     pages integer;
+    given bigint[];
 begin
-    update work.chunk k
-    set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes,
-        page_ids = array(select g.id from work.guestbook g where g.chunk_id = chunk)
+    select k.claimed_pages into pages from work.chunk k
     where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling' and k.lease_until > at
-    returning cardinality(k.page_ids) into pages;
+    for no key update;
     if not found then
         return;
     end if;
@@ -914,7 +919,18 @@ begin
         end if;
     end if;
 
-    -- Most crawlers report every page. By the index on the chunk, not by the one on pages that are being crawled.
+    -- Most crawlers report every page at the end, so the guestbook need not be asked which pages the chunk has.
+    if reported = pages then
+        given := ids;
+    else
+        given := array(select g.id from work.guestbook g where g.chunk_id = chunk);
+        pages := cardinality(given);
+    end if;
+    update work.chunk k
+    set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes,
+        page_ids = given
+    where k.id = chunk;
+    -- By the index on the chunk, not by the one on pages that are being crawled.
     if reported < pages then
         select array_agg(g.domain64 order by g.id), array_agg(g.path order by g.id) into numbers, names
         from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
@@ -1582,7 +1598,27 @@ CREATE FUNCTION work.settle(domain64s bigint[], paths text[], chunk_ids bigint[]
     SET enable_bitmapscan TO 'off'
     AS $$
 #variable_conflict use_column
+declare
+    known_texts bigint[];  -- in the end each once, sorted
+    known_ids bigint[];
+    first_ids bigint[];  -- of each known text, the page that had it first
+    second_ids bigint[];  -- and the next one; 0 if there is none
 begin
+    if cardinality(array_remove(text64s, null)) > 0 then
+        select array_agg(b.text64), array_agg(b.id) into known_texts, known_ids
+        from work.guestbook b
+        where b.text64 = any(text64s) and b.same_as is null and b.indexed_in is not null;
+        if known_texts is not null then
+            select array_agg(k.text64 order by k.text64), array_agg(k.ids[1] order by k.text64),
+                array_agg(coalesce(k.ids[2], 0) order by k.text64)
+            into known_texts, first_ids, second_ids
+            from (
+                select b.text64, array_agg(b.id order by b.id) as ids
+                from unnest(known_texts, known_ids) as b (text64, id)
+                group by b.text64
+            ) k;
+        end if;
+    end if;
     return query
     with outcome as (
         select *
@@ -1643,12 +1679,13 @@ begin
             -- The page that had the text first: a known one, or the first of this batch.
             case
                 when page.result = 'success' and page.text64 is not null then coalesce(
-                    (
-                        select b.id from work.guestbook b
-                        where b.text64 = page.text64 and b.same_as is null and b.id <> page.id
-                            and b.indexed_in is not null
-                        order by b.id limit 1
-                    ),
+                    case
+                        when known_texts[width_bucket(page.text64, known_texts)] = page.text64
+                            then coalesce(
+                                nullif(first_ids[width_bucket(page.text64, known_texts)], page.id),
+                                nullif(second_ids[width_bucket(page.text64, known_texts)], 0)
+                            )
+                    end,
                     nullif(min(page.id) filter (where page.result = 'success') over (partition by page.text64), page.id)
                 )
             end as original,
@@ -1920,6 +1957,7 @@ CREATE TABLE work.chunk (
     id bigint NOT NULL,
     state text DEFAULT 'crawling'::text NOT NULL,
     crawler_id bigint,
+    claimed_pages integer,
     claimed_at timestamp with time zone NOT NULL,
     lease_until timestamp with time zone,
     crawled_at timestamp with time zone,
@@ -1947,6 +1985,8 @@ CREATE TABLE work.chunk (
 );
 
 COMMENT ON COLUMN work.chunk.crawler_id IS 'Null if compaction made it.';
+
+COMMENT ON COLUMN work.chunk.claimed_pages IS 'How many pages claims gave it. A page that is claimed twice counts twice. Null if compaction made it.';
 
 COMMENT ON COLUMN work.chunk.page_ids IS 'The pages that its crawler was given, recorded when the crawl ends; null if compaction made the chunk.';
 
@@ -2898,7 +2938,7 @@ CREATE INDEX guestbook_retry ON work.guestbook USING btree (next_fetch) WHERE ((
 
 CREATE INDEX guestbook_same_as ON work.guestbook USING btree (same_as) WHERE (same_as IS NOT NULL);
 
-CREATE INDEX guestbook_text ON work.guestbook USING btree (text64, id) WHERE ((text64 IS NOT NULL) AND (same_as IS NULL));
+CREATE INDEX guestbook_text ON work.guestbook USING btree (text64, id) WHERE ((text64 IS NOT NULL) AND (same_as IS NULL) AND (indexed_in IS NOT NULL));
 
 CREATE INDEX hosts_closed ON work.hosts USING btree (policy) WHERE (policy <> 'open'::text);
 

@@ -90,8 +90,9 @@ create index guestbook_retry on work.guestbook (next_fetch) where state = 'error
 -- Failed pages in the order of lists of the operator.
 create index guestbook_failed on work.guestbook (domain64, path) where state = 'error';
 create index guestbook_chunk on work.guestbook (chunk_id) where chunk_id is not null;
--- The page that had a text first.
-create index guestbook_text on work.guestbook (text64, id) where text64 is not null and same_as is null;
+-- The page that had a text first. Only pages in the index: very many may have a text that asks not to be indexed.
+create index guestbook_text on work.guestbook (text64, id)
+    where text64 is not null and same_as is null and indexed_in is not null;
 -- The pages that had the text of another one later, to warn an operator who removes one of them.
 create index guestbook_same_as on work.guestbook (same_as) where same_as is not null;
 -- Pages whose text is in another chunk than the one they were last crawled in; those of the same are in guestbook_chunk.
