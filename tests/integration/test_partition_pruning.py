@@ -118,7 +118,10 @@ async def test_claimed_pages_are_those_of_their_hosts(divided: Connection) -> No
 async def test_a_report_reads_the_partitions_of_its_pages(
     divided: Connection, texts: list[int] | None
 ) -> None:
-    """Pages with the same text may be in any partition: each is asked once for each text, by index."""
+    """Pages with the same text may be in any partition: each is asked for both texts, by index.
+
+    PostgreSQL 17 counts one scan if both are on one page of the index, earlier versions count two.
+    """
     async with divided.transaction():
         pages = await claimed(divided, 150, 450)
     first, hosts = [pages[0], pages[-1]], await numbers(divided, 150, 450)
@@ -130,7 +133,8 @@ async def test_a_report_reads_the_partitions_of_its_pages(
         read = await counters.read()
     own = {read.pop("p02"), read.pop("p05")}
     assert all(sequential == 0 and by_index <= 6 for sequential, by_index, _ in own)
-    assert read == ({f"p{n:02}": (0, 2, 0) for n in (1, 3, 4, 6)} if texts else {})
+    assert list(read) == (["p01", "p03", "p04", "p06"] if texts else [])
+    assert set(read.values()) <= {(0, 1, 0), (0, 2, 0)}
 
 
 async def test_new_pages_go_to_the_partitions_of_their_hosts(divided: Connection) -> None:

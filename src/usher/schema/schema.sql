@@ -2,6 +2,27 @@ CREATE SCHEMA mgmt;
 
 CREATE SCHEMA work;
 
+CREATE DOMAIN work.page_cadence AS interval
+	CONSTRAINT page_cadence_positive CHECK ((VALUE > '00:00:00'::interval));
+
+CREATE DOMAIN work.page_counter AS smallint
+	CONSTRAINT page_counter_not_negative CHECK ((VALUE >= 0));
+
+CREATE DOMAIN work.page_length AS integer
+	CONSTRAINT page_length_not_negative CHECK ((VALUE >= 0));
+
+CREATE DOMAIN work.page_path AS text COLLATE pg_catalog."C"
+	CONSTRAINT page_path_short CHECK (((octet_length(VALUE) >= 1) AND (octet_length(VALUE) <= 2000)));
+
+CREATE DOMAIN work.page_reason AS text
+	CONSTRAINT page_reason_short CHECK ((octet_length(VALUE) <= 4000));
+
+CREATE DOMAIN work.page_scheme AS smallint
+	CONSTRAINT page_scheme_known CHECK (((VALUE >= 1) AND (VALUE <= 4)));
+
+CREATE DOMAIN work.page_state AS text
+	CONSTRAINT page_state_known CHECK ((VALUE = ANY (ARRAY['idle'::text, 'pending'::text, 'crawling'::text, 'crawled'::text, 'error'::text])));
+
 CREATE FUNCTION work.adapted_cadence(cadence interval, host_cadence interval, changed boolean) RETURNS interval
     LANGUAGE sql IMMUTABLE
     AS $$
@@ -379,6 +400,7 @@ declare
     owners bigint[] := '{}';
     turns integer[] := '{}';
     served integer[] := '{}';
+    sizes integer[] := '{}';  -- the pages of each that was served
     new_chunks bigint[];
     chunks bigint[];  -- of each turn
 begin
@@ -386,7 +408,7 @@ begin
         select array_agg(g.place), array_agg(g.domain64), array_agg(((h.place - 1) / need + 1)::integer)
         into picked, page_hosts, turns
         from (
-            select h.domain64, row_number() over (order by h.claim_at) as place
+            select h.domain64, row_number() over (order by h.domain64) as place
             from (
                 select h.domain64, h.claim_at from work.hosts h
                 where h.claim_at <= at and h.claim_at < 'infinity' and h.policy = 'open'
@@ -406,6 +428,7 @@ begin
             taken := picked;
             owners := page_hosts;
             served := array(select generate_series(1, crawlers));
+            sizes := array_fill(n, array[crawlers]);
         else
             turns := '{}';
         end if;
@@ -469,6 +492,7 @@ begin
             continue;
         end if;
         served := served || turn;
+        sizes := sizes || cardinality(own_pages);
         taken := taken || own_pages;
         owners := owners || own_hosts;
         turns := turns || array_fill(turn, array[cardinality(own_pages)]);
@@ -479,12 +503,15 @@ begin
 
     if chunk is null then
         with new as (
-            insert into work.chunk (crawler_id, claimed_at, lease_until)
-            select callers[s.turn], at, at + leases[s.turn] from unnest(served) as s (turn) order by s.turn
+            insert into work.chunk (crawler_id, claimed_at, lease_until, claimed_pages)
+            select callers[s.turn], at, at + leases[s.turn], s.pages
+            from unnest(served, sizes) as s (turn, pages)
+            order by s.turn
             returning work.chunk.id
         )
         select array_agg(new.id order by new.id) into new_chunks from new;
     else
+        update work.chunk k set claimed_pages = k.claimed_pages + sizes[1] where k.id = chunk;
         new_chunks := array[chunk];
     end if;
     for i in 1..cardinality(served) loop
@@ -527,8 +554,8 @@ begin
             g.indexed_in is not null or g.noindex or work.is_unreadable(g.indexed_in, g.text64, g.status, g.failures, g.reason) as kept
     )
     select
-        m.turn, chunks[m.turn], m.id, h.name, m.scheme, m.path, case when m.kept then m.etag end,
-        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth,
+        m.turn, chunks[m.turn], m.id, h.name, m.scheme::smallint, m.path::text, case when m.kept then m.etag end,
+        case when m.kept then m.last_modified end, h.crawl_delay, case when m.kept then m.text64 end, m.depth::smallint,
         h.delay_is_set
     from mine m
     join resting h on h.domain64 = m.domain64
@@ -752,35 +779,27 @@ CREATE TABLE work.guestbook (
     indexed_in bigint,
     text64 bigint,
     same_as bigint,
-    cadence interval,
-    content_length integer DEFAULT 0 NOT NULL,
-    scheme smallint DEFAULT 1 NOT NULL,
+    cadence work.page_cadence,
+    content_length work.page_length DEFAULT 0 NOT NULL,
+    scheme work.page_scheme DEFAULT 1 NOT NULL,
     content_type smallint DEFAULT 1 NOT NULL,
     status smallint,
-    failures smallint DEFAULT 0 NOT NULL,
+    failures work.page_counter DEFAULT 0 NOT NULL,
     misses smallint DEFAULT 0 NOT NULL,
     attempts smallint DEFAULT 0 NOT NULL,
     priority smallint DEFAULT 1 NOT NULL,
-    depth smallint DEFAULT 0 NOT NULL,
+    depth work.page_counter DEFAULT 0 NOT NULL,
     gone boolean DEFAULT false NOT NULL,
     noindex boolean DEFAULT false NOT NULL,
     removed boolean DEFAULT false NOT NULL,
     lost_copy boolean DEFAULT false NOT NULL,
     last_modified_assigned boolean DEFAULT false NOT NULL,
-    state text DEFAULT 'idle'::text NOT NULL,
-    path text NOT NULL COLLATE pg_catalog."C",
+    state work.page_state DEFAULT 'idle'::text NOT NULL,
+    path work.page_path NOT NULL,
     content_sha1 text,
     etag text,
-    reason text,
-    CONSTRAINT guestbook_admitted_if_waiting CHECK (((state <> ALL (ARRAY['pending'::text, 'crawling'::text])) OR (admitted_at IS NOT NULL))),
-    CONSTRAINT guestbook_cadence_positive CHECK ((cadence > '00:00:00'::interval)),
-    CONSTRAINT guestbook_depth_not_negative CHECK ((depth >= 0)),
-    CONSTRAINT guestbook_failures_not_negative CHECK ((failures >= 0)),
-    CONSTRAINT guestbook_length_not_negative CHECK ((content_length >= 0)),
-    CONSTRAINT guestbook_path_short CHECK (((octet_length(path) >= 1) AND (octet_length(path) <= 2000))),
-    CONSTRAINT guestbook_reason_short CHECK ((octet_length(reason) <= 4000)),
-    CONSTRAINT guestbook_scheme_known CHECK (((scheme >= 1) AND (scheme <= 4))),
-    CONSTRAINT guestbook_state_known CHECK ((state = ANY (ARRAY['idle'::text, 'pending'::text, 'crawling'::text, 'crawled'::text, 'error'::text])))
+    reason work.page_reason,
+    CONSTRAINT guestbook_admitted_if_waiting CHECK (((admitted_at IS NOT NULL) OR ((state)::text <> ALL ('{pending,crawling}'::text[]))))
 )
 WITH (autovacuum_vacuum_scale_factor='0.02', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0');
 
@@ -860,12 +879,11 @@ declare
     numbers bigint[];
     names text[];
     pages integer;
+    given bigint[];
 begin
-    update work.chunk k
-    set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes,
-        page_ids = array(select g.id from work.guestbook g where g.chunk_id = chunk)
+    select k.claimed_pages into pages from work.chunk k
     where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling' and k.lease_until > at
-    returning cardinality(k.page_ids) into pages;
+    for no key update;
     if not found then
         return;
     end if;
@@ -901,7 +919,18 @@ begin
         end if;
     end if;
 
-    -- Most crawlers report every page. By the index on the chunk, not by the one on pages that are being crawled.
+    -- Most crawlers report every page at the end, so the guestbook need not be asked which pages the chunk has.
+    if reported = pages then
+        given := ids;
+    else
+        given := array(select g.id from work.guestbook g where g.chunk_id = chunk);
+        pages := cardinality(given);
+    end if;
+    update work.chunk k
+    set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes,
+        page_ids = given
+    where k.id = chunk;
+    -- By the index on the chunk, not by the one on pages that are being crawled.
     if reported < pages then
         select array_agg(g.domain64 order by g.id), array_agg(g.path order by g.id) into numbers, names
         from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g
@@ -1560,7 +1589,27 @@ CREATE FUNCTION work.settle(domain64s bigint[], paths text[], chunk_ids bigint[]
     SET enable_bitmapscan TO 'off'
     AS $$
 #variable_conflict use_column
+declare
+    known_texts bigint[];  -- in the end each once, sorted
+    known_ids bigint[];
+    first_ids bigint[];  -- of each known text, the page that had it first
+    second_ids bigint[];  -- and the next one; 0 if there is none
 begin
+    if cardinality(array_remove(text64s, null)) > 0 then
+        select array_agg(b.text64), array_agg(b.id) into known_texts, known_ids
+        from work.guestbook b
+        where b.text64 = any(text64s) and b.same_as is null and b.indexed_in is not null;
+        if known_texts is not null then
+            select array_agg(k.text64 order by k.text64), array_agg(k.ids[1] order by k.text64),
+                array_agg(coalesce(k.ids[2], 0) order by k.text64)
+            into known_texts, first_ids, second_ids
+            from (
+                select b.text64, array_agg(b.id order by b.id) as ids
+                from unnest(known_texts, known_ids) as b (text64, id)
+                group by b.text64
+            ) k;
+        end if;
+    end if;
     return query
     with outcome as (
         select *
@@ -1621,12 +1670,13 @@ begin
             -- The page that had the text first: a known one, or the first of this batch.
             case
                 when page.result = 'success' and page.text64 is not null then coalesce(
-                    (
-                        select b.id from work.guestbook b
-                        where b.text64 = page.text64 and b.same_as is null and b.id <> page.id
-                            and b.indexed_in is not null
-                        order by b.id limit 1
-                    ),
+                    case
+                        when known_texts[width_bucket(page.text64, known_texts)] = page.text64
+                            then coalesce(
+                                nullif(first_ids[width_bucket(page.text64, known_texts)], page.id),
+                                nullif(second_ids[width_bucket(page.text64, known_texts)], 0)
+                            )
+                    end,
                     nullif(min(page.id) filter (where page.result = 'success') over (partition by page.text64), page.id)
                 )
             end as original,
@@ -1669,7 +1719,7 @@ begin
     -- Locked pages do not move. The host chooses the partition, because another one may have the same ctid.
     where g.ctid = paced.place and g.domain64 = paced.domain64
     returning
-        g.domain64, g.path, g.state, g.next_fetch, g.id, paced.indexed_in, g.indexed_in, paced.waits;
+        g.domain64, g.path::text, g.state::text, g.next_fetch, g.id, paced.indexed_in, g.indexed_in, paced.waits;
 end
 $$;
 
@@ -1898,6 +1948,7 @@ CREATE TABLE work.chunk (
     id bigint NOT NULL,
     state text DEFAULT 'crawling'::text NOT NULL,
     crawler_id bigint,
+    claimed_pages integer,
     claimed_at timestamp with time zone NOT NULL,
     lease_until timestamp with time zone,
     crawled_at timestamp with time zone,
@@ -1925,6 +1976,8 @@ CREATE TABLE work.chunk (
 );
 
 COMMENT ON COLUMN work.chunk.crawler_id IS 'Null if compaction made it.';
+
+COMMENT ON COLUMN work.chunk.claimed_pages IS 'How many pages claims gave it. A page that is claimed twice counts twice. Null if compaction made it.';
 
 COMMENT ON COLUMN work.chunk.page_ids IS 'The pages that its crawler was given, recorded when the crawl ends; null if compaction made the chunk.';
 
@@ -2147,9 +2200,9 @@ CREATE VIEW mgmt.link AS
             WHEN 2 THEN 'http'::text
             WHEN 3 THEN 'sftp'::text
             ELSE 'ftp'::text
-        END || '://'::text) || h.name) || g.path) AS link,
+        END || '://'::text) || h.name) || (g.path)::text) AS link,
         CASE
-            WHEN (g.state <> 'pending'::text) THEN g.chunk_id
+            WHEN ((g.state)::text <> 'pending'::text) THEN g.chunk_id
             ELSE NULL::bigint
         END AS chunk_id,
     g.state
@@ -2871,19 +2924,19 @@ CREATE INDEX feed_offer_of_host ON work.feed_offer USING btree (domain64);
 
 CREATE INDEX guestbook_chunk ON work.guestbook USING btree (chunk_id) WHERE (chunk_id IS NOT NULL);
 
-CREATE INDEX guestbook_crawling ON work.guestbook USING btree (domain64) WHERE (state = 'crawling'::text);
+CREATE INDEX guestbook_crawling ON work.guestbook USING btree (domain64) WHERE ((state)::text = 'crawling'::text);
 
-CREATE INDEX guestbook_failed ON work.guestbook USING btree (domain64, path) WHERE (state = 'error'::text);
+CREATE INDEX guestbook_failed ON work.guestbook USING btree (domain64, path) WHERE ((state)::text = 'error'::text);
 
 CREATE INDEX guestbook_indexed ON work.guestbook USING btree (indexed_in) WHERE ((indexed_in IS NOT NULL) AND (chunk_id IS DISTINCT FROM indexed_in));
 
-CREATE INDEX guestbook_pending ON work.guestbook USING btree (domain64, priority, id) WHERE (state = 'pending'::text);
+CREATE INDEX guestbook_pending ON work.guestbook USING btree (domain64, priority, id) WHERE ((state)::text = 'pending'::text);
 
-CREATE INDEX guestbook_retry ON work.guestbook USING btree (next_fetch) WHERE (state = 'error'::text);
+CREATE INDEX guestbook_retry ON work.guestbook USING btree (next_fetch) WHERE ((state)::text = 'error'::text);
 
 CREATE INDEX guestbook_same_as ON work.guestbook USING btree (same_as) WHERE (same_as IS NOT NULL);
 
-CREATE INDEX guestbook_text ON work.guestbook USING btree (text64, id) WHERE ((text64 IS NOT NULL) AND (same_as IS NULL));
+CREATE INDEX guestbook_text ON work.guestbook USING btree (text64, id) WHERE ((text64 IS NOT NULL) AND (same_as IS NULL) AND (indexed_in IS NOT NULL));
 
 CREATE INDEX hosts_closed ON work.hosts USING btree (policy) WHERE (policy <> 'open'::text);
 

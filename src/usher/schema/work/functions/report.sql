@@ -112,12 +112,11 @@ declare
     numbers bigint[];
     names text[];
     pages integer;
+    given bigint[];
 begin
-    update work.chunk k
-    set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes,
-        page_ids = array(select g.id from work.guestbook g where g.chunk_id = chunk)
+    select k.claimed_pages into pages from work.chunk k
     where k.id = chunk and k.crawler_id = crawler and k.state = 'crawling' and k.lease_until > at
-    returning cardinality(k.page_ids) into pages;
+    for no key update;
     if not found then
         return;
     end if;
@@ -153,7 +152,18 @@ begin
         end if;
     end if;
 
-    -- Most crawlers report every page. By the index on the chunk, not by the one on pages that are being crawled.
+    -- Most crawlers report every page at the end, so the guestbook need not be asked which pages the chunk has.
+    if reported = pages then
+        given := ids;
+    else
+        given := array(select g.id from work.guestbook g where g.chunk_id = chunk);
+        pages := cardinality(given);
+    end if;
+    update work.chunk k
+    set state = 'crawled', crawled_at = at, lease_until = null, sha256 = finish_crawl.sha256, bytes = finish_crawl.bytes,
+        page_ids = given
+    where k.id = chunk;
+    -- By the index on the chunk, not by the one on pages that are being crawled.
     if reported < pages then
         select array_agg(g.domain64 order by g.id), array_agg(g.path order by g.id) into numbers, names
         from (select g.id, g.domain64, g.path, g.state from work.guestbook g where g.chunk_id = chunk offset 0) g

@@ -6,6 +6,7 @@ create table work.chunk (
     state text not null default 'crawling' constraint chunk_state_known
         check (state in ('crawling', 'crawled', 'error')),
     crawler_id bigint references work.component (id),
+    claimed_pages integer,
     claimed_at timestamptz not null,
     lease_until timestamptz,
     crawled_at timestamptz,
@@ -30,6 +31,7 @@ create table work.chunk (
     constraint chunk_built_when_crawled check (index_state is null or state = 'crawled')
 );
 
+comment on column work.chunk.claimed_pages is 'How many pages claims gave it. A page that is claimed twice counts twice. Null if compaction made it.';
 comment on column work.chunk.crawler_id is 'Null if compaction made it.';
 comment on column work.chunk.page_ids is
     'The pages that its crawler was given, recorded when the crawl ends; null if compaction made the chunk.';
