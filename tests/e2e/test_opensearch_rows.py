@@ -122,8 +122,9 @@ async def test_kills_of_nodes_and_of_the_index_server_fail_no_query(
                 await asyncio.sleep(2)
                 async with under_load(client, totals, may_be_partial=True) as load:
                     await kill_in_one_row(rows)
+                    # One of three nodes has not all shards. On a busy machine its answers come late.
+                    await becomes(lambda: load.partial > 0, rows)
                 print(f"with OpenSearch only: {load.shown()}")  # noqa: T201 - as above
-                assert load.partial, "one of three nodes has not all shards"
 
 
 async def kill_in_two_rows(rows: EngineRows, server: str) -> None:

