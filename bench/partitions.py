@@ -28,8 +28,8 @@ from usher.door.rules import Reason
 from usher.schema import partitions
 
 SIZES = {False: 10_000_000, True: 100_000}
-NUMBER = 4
-LARGEST = "guestbook_p04"  # all have about as many pages
+NUMBERS = {False: (2, 4), True: (2,)}  # the default, and more
+ONE_TABLE = "one table"
 CRAWLERS = 8
 # Pages asked for in one claim, hosts, and pages of each host: what docs/capacity.md measures, and larger chunks.
 SHAPES = {"10 hosts of 1 page": (10, 10, 1), "10 hosts of 10 pages": (100, 10, 10)}
@@ -40,11 +40,11 @@ BACKENDS = """
 select pid from pg_stat_activity
 where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
 """
-WORLD = """capacity.sql without texts of links: 1,000 pages on each host, 85 % crawled, 10 % waiting. The same database
-twice, one copy of it with partitions. limit: one table. CPU time of the sessions in PostgreSQL, without its background
-processes. door: half of the URLs are known, batches of 2,000. Claim and settle: 8 crawlers, statements of MGMT without
-HTTP; each page has a text, which is compared with those of all others. Forms in turns; of two runs in each turn the
-second counts. Target: ratio_to_limit of each at least .9"""
+WORLD = """capacity.sql without texts of links: 1,000 pages on each host, 85 % crawled, 10 % waiting. The same
+database several times, some copies with partitions. limit: one table. CPU time of the sessions in PostgreSQL,
+without its background processes. door: half of the URLs are known, batches of 2,000. Claim and settle: 8 crawlers,
+statements of MGMT without HTTP; each page has a text, which is compared with those of all others. Forms in turns; of
+two runs in each turn the second counts. Target: ratio_to_limit of each at least .9"""
 
 
 def short(number: int) -> str:
@@ -119,8 +119,8 @@ async def divided(dsn: str, number: int) -> float:
         return taken
 
 
-def measured(bench: Bench, forms: dict[str, Form], of: str) -> Iterator[Measure]:
-    """Measure each kind of work on both forms in turns, after a first turn that does not count."""
+def measured(bench: Bench, forms: dict[str, Form]) -> Iterator[Measure]:
+    """Measure each kind of work on all forms in turns, after a first turn that does not count."""
     kinds: dict[str, tuple[str, Callable[[Form], float]]] = {
         "door": ("µs/URL", lambda form: form.door(URLS[bench.quick])),
     }
@@ -134,9 +134,15 @@ def measured(bench: Bench, forms: dict[str, Form], of: str) -> Iterator[Measure]
         turns = {who: partial(warm, work, form) for who, form in forms.items()}
         frame.interleaved(turns, 1)
         figures = frame.interleaved(turns, bench.repeats)
-        yield said(bench, frame.measured(f"{name}, {of}", unit, figures))
-    one, whole = forms["usher"].vacuum(LARGEST), forms["limit"].vacuum("guestbook")
-    yield said(bench, Measure(f"vacuum of one partition, {of}", "s", one, limit=whole))
+        limit = figures.pop(ONE_TABLE)
+        for who, samples in figures.items():
+            both = {"usher": samples, "limit": limit}
+            yield said(bench, frame.measured(f"{name}, {who}", unit, both))
+    whole = forms[ONE_TABLE].vacuum("guestbook")
+    for who, form in forms.items():
+        if who != ONE_TABLE:
+            one = form.vacuum("guestbook_p02")  # all have about as many pages
+            yield said(bench, Measure(f"vacuum of one partition, {who}", "s", one, limit=whole))
 
 
 def warm(work: Callable[[Form], float], form: Form) -> float:
@@ -152,14 +158,18 @@ def said(bench: Bench, measure: Measure) -> Measure:
 
 
 def compared(bench: Bench, dsn: str, pages: int, loop: asyncio.Runner) -> Iterator[Measure]:
-    """Copy the database twice, divide one copy, and measure both."""
-    of = f"{NUMBER} partitions, {short(pages)} pages"
+    """Copy the database several times, divide all copies but one, and measure all."""
     source = str(conninfo_to_dict(dsn)["dbname"])
-    many, one = (made(dsn, name, source) for name in ("many", "one"))
-    yield said(bench, Measure(f"conversion, {of}", "s", loop.run(divided(many, NUMBER))))
+    copies = {ONE_TABLE: made(dsn, "one", source)}
+    for number in NUMBERS[bench.quick]:
+        who = f"{number} partitions, {short(pages)} pages"
+        copies[who] = made(dsn, f"partitions_{number}", source)
+        yield said(
+            bench, Measure(f"conversion, {who}", "s", loop.run(divided(copies[who], number)))
+        )
     with ExitStack() as ends:
-        forms = {who: Form(at, pages, loop, ends) for who, at in (("usher", many), ("limit", one))}
-        yield from measured(bench, forms, of)
+        forms = {who: Form(copy, pages, loop, ends) for who, copy in copies.items()}
+        yield from measured(bench, forms)
 
 
 def run(bench: Bench) -> list[Measure]:

@@ -220,7 +220,7 @@ def incarnate(app: App, reason: str, *, yes: bool) -> None:
 
 @db.command()
 @range_option(
-    "--partitions", 4, 1, 64, "Number of partitions; 1 makes the guestbook one table again."
+    "--partitions", 2, 1, 64, "Number of partitions; 1 makes the guestbook one table again."
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan, and change nothing.")
 @json_option
