@@ -1,5 +1,7 @@
 """A guestbook in partitions is the same guestbook: its pages, definition, guards and privileges."""
 
+from collections.abc import Sequence
+
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -181,19 +183,58 @@ async def test_a_view_of_others_on_a_view_stops_it(places: AreaDatabases, databa
         assert await partitions.present_bounds(conn) is None
 
 
-def test_the_command_plans_converts_and_shows_the_form(database: str) -> None:
-    environment = {"DATABASE_URL": database}
+def add_pages(database: str, pages_by_host: Sequence[int]) -> None:
+    """Add a host for each of these numbers of pages, in the order of domain64."""
     with psycopg.connect(database) as conn:
         conn.execute(
-            "insert into work.domain (tld, number, name) select 3, n, 'd' || n from generate_series(1, 30) n"
+            "insert into work.domain (tld, number, name) select 3, n, 'd' || n from generate_series(1, %s) n",
+            [len(pages_by_host)],
         )
         conn.execute(
             "insert into work.hosts (domain64, name, next_fetch) "
-            "select work.domain64_encode(3, n, 1), 'd' || n || '.com', now() from generate_series(1, 30) n"
+            "select work.domain64_encode(3, n, 1), 'd' || n || '.com', now() from generate_series(1, %s) n",
+            [len(pages_by_host)],
         )
         conn.execute(
-            "insert into work.guestbook (domain64, path, next_fetch) select domain64, '/', now() from work.hosts"
+            "insert into work.guestbook (domain64, path, next_fetch) "
+            "select work.domain64_encode(3, n::int, 1), '/' || i, now() "
+            "from unnest(%s::int[]) with ordinality as h (pages, n), generate_series(1, h.pages) i",
+            [list(pages_by_host)],
         )
+
+
+LARGE = (
+    [2, 3, 90, 5, 10],
+    4,
+    ["~5", "~105"],
+    "Only 2 partitions: a host has more pages than a part.",
+)
+FEW = ([11, 121], 4, ["~11", "~121"], "Only 2 partitions: the guestbook has pages of only 2 hosts.")
+EQUAL = ([1] * 300, 3, ["~99", "~100", "~101"], "")
+
+
+@pytest.mark.parametrize(("pages_by_host", "wanted", "estimates", "note"), [LARGE, FEW, EQUAL])
+def test_the_plan_estimates_the_pages_of_each_part(
+    database: str, pages_by_host: list[int], wanted: int, estimates: list[str], note: str
+) -> None:
+    add_pages(database, pages_by_host)
+    words = ("db", "partition", "--partitions", str(wanted))
+    environment = {"DATABASE_URL": database}
+    planned = usher(*words, "--dry-run", environment=environment)
+    assert planned.code == 0, planned.err
+    assert [line.split()[-1] for line in planned.out.splitlines()[1:]] == estimates
+    assert note in planned.err
+    assert ("Only" in planned.err) == bool(note)
+    done = usher(*words, "--yes", "--json", environment=environment).json
+    with psycopg.connect(database) as conn:
+        query = "select count(*) from work.guestbook group by tableoid order by min(domain64)"
+        counts = [count for (count,) in conn.execute(query)]
+    assert (done["part_pages"], estimates) == (counts, [f"~{count}" for count in counts])
+
+
+def test_the_command_plans_converts_and_shows_the_form(database: str) -> None:
+    environment = {"DATABASE_URL": database}
+    add_pages(database, [1] * 30)
     planned = usher("db", "partition", "--partitions", "3", "--dry-run", environment=environment)
     assert planned.code == 0, planned.err
     assert [line.split()[0] for line in planned.out.splitlines()] == ["PARTITION", "1", "2", "3"]

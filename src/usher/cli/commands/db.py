@@ -252,9 +252,7 @@ def partition(app: App, partitions: int, *, dry_run: bool, as_json: bool, yes: b
         return
     show_table(("PARTITION", "FIRST HOST", "LAST HOST", "PAGES"), partition_rows(plan))
     if plan.partitions < partitions:
-        app.say(
-            f"Only {plan.partitions} partitions: the hosts are too few, or one has more pages than a part."
-        )
+        app.say(f"Only {plan.partitions} partitions: {fewer_parts_reason(plan, partitions)}.")
     if dry_run:
         app.say(
             f"The copy takes {plan.bytes / 1e9:.1f} GB of disk beside the present table, and the same in WAL. "
@@ -271,8 +269,15 @@ def partition_rows(plan: "PartitionPlan") -> list[tuple[int, str, str, str]]:
     bounds = list(plan.bounds or ())
     firsts = ["-", *map(to_hex, bounds)]
     lasts = [*(to_hex(bound - 1) for bound in bounds), "-"]
-    pages = f"~{plan.pages // plan.partitions:,}"
-    return [(at, *ends, pages) for at, ends in enumerate(zip(firsts, lasts, strict=True), 1)]
+    pages = [f"~{number:,}" for number in plan.part_pages]
+    return [(at, *row) for at, row in enumerate(zip(firsts, lasts, pages, strict=True), 1)]
+
+
+def fewer_parts_reason(plan: "PartitionPlan", wanted: int) -> str:
+    """Return why there are fewer parts than wanted: each has at least one host, and no host is divided."""
+    if plan.hosts is not None and plan.hosts < wanted:
+        return f"the guestbook has pages of only {plan.hosts} hosts"
+    return "a host has more pages than a part"
 
 
 @db.command()
