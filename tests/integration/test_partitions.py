@@ -8,6 +8,7 @@ from psycopg.conninfo import make_conninfo
 
 from support.db.partitioned import fill, other, pages, rows, tables
 from support.processes.commands import usher
+from support.processes.pseudo_terminal import at_terminal
 from usher.db.areas import AreaDatabases
 from usher.db.pool import connect
 from usher.errors import BadInput, Conflict
@@ -250,6 +251,23 @@ def test_the_command_plans_converts_and_shows_the_form(database: str) -> None:
     }
     assert (states["work"]["partitions"], states["control"]["partitions"]) == (3, 0)
     assert "the guestbook has 3 partitions" in usher("doctor", environment=environment).out
-    back = ("db", "partition", "--partitions", "1", "--yes")
-    assert "was copied" in usher(*back, environment=environment).err
-    assert "one table already" in usher(*back, environment=environment).err
+    back = ("db", "partition", "--partitions", "1")
+    assert "was copied" in usher(*back, "--yes", environment=environment).err
+    assert "one table already" in usher(*back, "--yes", environment=environment).err
+    again = usher(*back, environment=environment)
+    assert (again.code, "one table already" in again.err) == (0, True), again.err
+
+
+def test_the_command_checks_before_it_asks(database: str) -> None:
+    add_pages(database, [1] * 4)
+    environment = {"DATABASE_URL": database}
+    words = ("db", "partition", "--partitions", "2")
+    with psycopg.connect(make_conninfo(database, application_name="usher mgmt")):
+        refused = at_terminal(*words, environment=environment)
+    assert (refused.code, "Other Usher processes use the database: usher mgmt" in refused.text) == (
+        3,
+        True,
+    )
+    assert "Copy the guestbook?" not in refused.text
+    asked = usher(*words, environment=environment)
+    assert (asked.code, "Copy the guestbook?" in asked.err) == (2, True)

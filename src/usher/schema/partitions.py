@@ -94,10 +94,17 @@ async def present_bounds(conn: Connection) -> tuple[int, ...] | None:
     return None if bounds is None else tuple(bounds)
 
 
-async def plan(areas: AreaDatabases, partitions: int) -> PartitionPlan:
-    """Return the plan for so many partitions with equal numbers of pages; 1 is one table."""
+async def plan(
+    areas: AreaDatabases, partitions: int, *, must_be_alone: bool = False
+) -> PartitionPlan:
+    """Return the plan for so many partitions with equal numbers of pages; 1 is one table.
+
+    With `must_be_alone` it fails where `partition` would fail now.
+    """
     async with await connect(areas.dsn("work")) as conn, conn.transaction():
         await check_schema(conn)
+        if must_be_alone:
+            await check_alone(conn)
         await conn.execute("set local statement_timeout = 0")
         return await plan_here(conn, partitions)
 

@@ -238,12 +238,7 @@ def partition(app: App, partitions: int, *, dry_run: bool, as_json: bool, yes: b
       usher db partition --partitions 8
       usher db partition --partitions 1
     """
-    from usher.schema import partitions as forms
-
-    if not dry_run:
-        confirm("Copy the guestbook? Usher cannot work until that has ended.", yes=yes)
-    action = forms.plan if dry_run else forms.partition
-    plan = call_with_areas(app, action, partitions)
+    plan = make_partitions(app, partitions, dry_run=dry_run, yes=yes)
     if as_json:
         show_json({**dataclasses.asdict(plan), "partitions": plan.partitions})
         return
@@ -260,6 +255,22 @@ def partition(app: App, partitions: int, *, dry_run: bool, as_json: bool, yes: b
         )
     else:
         app.say("The guestbook was copied. `usher db status` shows its form.")
+
+
+def make_partitions(app: App, partitions: int, *, dry_run: bool, yes: bool) -> "PartitionPlan":
+    """Plan the partitions and, unless it is a dry run, make them; first check what can fail, then ask."""
+    from usher.db.areas import open_areas
+    from usher.schema import partitions as forms
+
+    with open_areas(app.settings) as areas:
+        if dry_run:
+            return run(forms.plan(areas, partitions))
+        if not yes:
+            plan = run(forms.plan(areas, partitions, must_be_alone=True))
+            if not plan.changes:
+                return plan
+            confirm("Copy the guestbook? Usher cannot work until that has ended.", yes=False)
+        return run(forms.partition(areas, partitions))
 
 
 def partition_rows(plan: "PartitionPlan") -> list[tuple[int, str, str, str]]:
