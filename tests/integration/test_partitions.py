@@ -1,11 +1,14 @@
 """A guestbook in partitions is the same guestbook: its pages, definition, guards and privileges."""
 
+from collections.abc import Sequence
+
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from support.db.partitioned import fill, other, pages, rows, tables
 from support.processes.commands import usher
+from support.processes.pseudo_terminal import at_terminal
 from usher.db.areas import AreaDatabases
 from usher.db.pool import connect
 from usher.errors import BadInput, Conflict
@@ -181,19 +184,58 @@ async def test_a_view_of_others_on_a_view_stops_it(places: AreaDatabases, databa
         assert await partitions.present_bounds(conn) is None
 
 
-def test_the_command_plans_converts_and_shows_the_form(database: str) -> None:
-    environment = {"DATABASE_URL": database}
+def add_pages(database: str, pages_by_host: Sequence[int]) -> None:
+    """Add a host for each of these numbers of pages, in the order of domain64."""
     with psycopg.connect(database) as conn:
         conn.execute(
-            "insert into work.domain (tld, number, name) select 3, n, 'd' || n from generate_series(1, 30) n"
+            "insert into work.domain (tld, number, name) select 3, n, 'd' || n from generate_series(1, %s) n",
+            [len(pages_by_host)],
         )
         conn.execute(
             "insert into work.hosts (domain64, name, next_fetch) "
-            "select work.domain64_encode(3, n, 1), 'd' || n || '.com', now() from generate_series(1, 30) n"
+            "select work.domain64_encode(3, n, 1), 'd' || n || '.com', now() from generate_series(1, %s) n",
+            [len(pages_by_host)],
         )
         conn.execute(
-            "insert into work.guestbook (domain64, path, next_fetch) select domain64, '/', now() from work.hosts"
+            "insert into work.guestbook (domain64, path, next_fetch) "
+            "select work.domain64_encode(3, n::int, 1), '/' || i, now() "
+            "from unnest(%s::int[]) with ordinality as h (pages, n), generate_series(1, h.pages) i",
+            [list(pages_by_host)],
         )
+
+
+LARGE = (
+    [2, 3, 90, 5, 10],
+    4,
+    ["~5", "~105"],
+    "Only 2 partitions: a host has more pages than a part.",
+)
+FEW = ([11, 121], 4, ["~11", "~121"], "Only 2 partitions: the guestbook has pages of only 2 hosts.")
+EQUAL = ([1] * 300, 3, ["~99", "~100", "~101"], "")
+
+
+@pytest.mark.parametrize(("pages_by_host", "wanted", "estimates", "note"), [LARGE, FEW, EQUAL])
+def test_the_plan_estimates_the_pages_of_each_part(
+    database: str, pages_by_host: list[int], wanted: int, estimates: list[str], note: str
+) -> None:
+    add_pages(database, pages_by_host)
+    words = ("db", "partition", "--partitions", str(wanted))
+    environment = {"DATABASE_URL": database}
+    planned = usher(*words, "--dry-run", environment=environment)
+    assert planned.code == 0, planned.err
+    assert [line.split()[-1] for line in planned.out.splitlines()[1:]] == estimates
+    assert note in planned.err
+    assert ("Only" in planned.err) == bool(note)
+    done = usher(*words, "--yes", "--json", environment=environment).json
+    with psycopg.connect(database) as conn:
+        query = "select count(*) from work.guestbook group by tableoid order by min(domain64)"
+        counts = [count for (count,) in conn.execute(query)]
+    assert (done["part_pages"], estimates) == (counts, [f"~{count}" for count in counts])
+
+
+def test_the_command_plans_converts_and_shows_the_form(database: str) -> None:
+    environment = {"DATABASE_URL": database}
+    add_pages(database, [1] * 30)
     planned = usher("db", "partition", "--partitions", "3", "--dry-run", environment=environment)
     assert planned.code == 0, planned.err
     assert [line.split()[0] for line in planned.out.splitlines()] == ["PARTITION", "1", "2", "3"]
@@ -209,6 +251,23 @@ def test_the_command_plans_converts_and_shows_the_form(database: str) -> None:
     }
     assert (states["work"]["partitions"], states["control"]["partitions"]) == (3, 0)
     assert "the guestbook has 3 partitions" in usher("doctor", environment=environment).out
-    back = ("db", "partition", "--partitions", "1", "--yes")
-    assert "was copied" in usher(*back, environment=environment).err
-    assert "one table already" in usher(*back, environment=environment).err
+    back = ("db", "partition", "--partitions", "1")
+    assert "was copied" in usher(*back, "--yes", environment=environment).err
+    assert "one table already" in usher(*back, "--yes", environment=environment).err
+    again = usher(*back, environment=environment)
+    assert (again.code, "one table already" in again.err) == (0, True), again.err
+
+
+def test_the_command_checks_before_it_asks(database: str) -> None:
+    add_pages(database, [1] * 4)
+    environment = {"DATABASE_URL": database}
+    words = ("db", "partition", "--partitions", "2")
+    with psycopg.connect(make_conninfo(database, application_name="usher mgmt")):
+        refused = at_terminal(*words, environment=environment)
+    assert (refused.code, "Other Usher processes use the database: usher mgmt" in refused.text) == (
+        3,
+        True,
+    )
+    assert "Copy the guestbook?" not in refused.text
+    asked = usher(*words, environment=environment)
+    assert (asked.code, "Copy the guestbook?" in asked.err) == (2, True)

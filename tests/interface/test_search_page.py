@@ -314,7 +314,8 @@ async def test_a_data_directory_answers_only_for_itself(front: Front, tmp_path: 
     asked = ("--data", data, "search", "theatre")
     gone = await asyncio.to_thread(usher, *asked)
     assert (gone.code, gone.out) == (5, "")
-    assert f"Usher is not running in {data}.\n  → usher --data {data} up\n" in gone.err
+    own = "To search a front-end that runs on its own: --front http://127.0.0.1:8400"
+    assert f"nor `usher crawl` runs in {data}. {own}\n  → usher --data {data} up\n" in gone.err
     with exclusive_lock(data / "run.lock"):
         assert (await asyncio.to_thread(usher, *asked)).code == 0
     with exclusive_lock(data / "demo" / "run.lock"):

@@ -40,7 +40,8 @@ ID_SEQUENCE: Final = sql.Identifier("work", "guestbook_id_seq")
 class PartitionPlan:
     """The present and the planned form of the guestbook, and its size.
 
-    Bounds are the first number of each partition but the first; None if the guestbook is one table.
+    Bounds are the first number of each partition but the first; None if the guestbook is one table. The pages of the
+    parts are estimates, and so is the number of hosts.
     """
 
     present: tuple[int, ...] | None
@@ -48,6 +49,8 @@ class PartitionPlan:
     pages: int
     table_bytes: int
     bytes: int
+    part_pages: tuple[int, ...]
+    hosts: int | None = None  # None if they were not counted
 
     @property
     def changes(self) -> bool:
@@ -57,6 +60,15 @@ class PartitionPlan:
     @property
     def partitions(self) -> int:
         return len(self.bounds) + 1 if self.bounds is not None else 1
+
+
+@dataclass(frozen=True, slots=True)
+class SampledPart:
+    """A part of the guestbook, as counted in a sample of its pages."""
+
+    first_host: int
+    hosts: int
+    pages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +94,17 @@ async def present_bounds(conn: Connection) -> tuple[int, ...] | None:
     return None if bounds is None else tuple(bounds)
 
 
-async def plan(areas: AreaDatabases, partitions: int) -> PartitionPlan:
-    """Return the plan for so many partitions with equal numbers of pages; 1 is one table."""
+async def plan(
+    areas: AreaDatabases, partitions: int, *, must_be_alone: bool = False
+) -> PartitionPlan:
+    """Return the plan for so many partitions with equal numbers of pages; 1 is one table.
+
+    With `must_be_alone` it fails where `partition` would fail now.
+    """
     async with await connect(areas.dsn("work")) as conn, conn.transaction():
         await check_schema(conn)
+        if must_be_alone:
+            await check_alone(conn)
         await conn.execute("set local statement_timeout = 0")
         return await plan_here(conn, partitions)
 
@@ -93,21 +112,26 @@ async def plan(areas: AreaDatabases, partitions: int) -> PartitionPlan:
 async def plan_here(conn: Connection, partitions: int) -> PartitionPlan:
     present = await present_bounds(conn)
     [(pages, table_bytes, size)] = await store.size.tuples(conn)
-    bounds = await equal_bounds(conn, partitions, pages) if partitions > 1 else None
-    return PartitionPlan(present, bounds, pages, table_bytes, size)
-
-
-async def equal_bounds(conn: Connection, partitions: int, pages: int) -> tuple[int, ...]:
-    """Return the hosts at which parts with equal numbers of pages begin; fewer if a host has more pages than a part."""
+    if partitions == 1:
+        return PartitionPlan(present, None, pages, table_bytes, size, (pages,))
     percent = 100 * min(1.0, SAMPLED_PAGES / max(pages, 1))
+    parts = await equal_parts(conn, partitions, percent)
+    bounds = tuple(part.first_host for part in parts[1:])
+    part_pages = tuple(round(part.pages * 100 / percent) for part in parts)
+    hosts = sum(part.hosts for part in parts)
+    return PartitionPlan(present, bounds, pages, table_bytes, size, part_pages, hosts)
+
+
+async def equal_parts(conn: Connection, partitions: int, percent: float) -> list[SampledPart]:
+    """Return parts with equal numbers of pages; fewer if a host has more pages than a part."""
     fractions = [number / partitions for number in range(partitions)]
-    hosts = await store.quantiles.value(conn, fractions=fractions, percent=percent)
-    if not hosts or not (bounds := sorted({host for host in hosts if host > hosts[0]})):
+    parts = await store.equal_parts.rows(conn, SampledPart, fractions=fractions, percent=percent)
+    if len(parts) <= 1:
         raise BadInput(
             "The guestbook has pages of too few hosts to divide them.",
             hint="Partition it when it has pages of many hosts; below 100 million pages one table is enough.",
         )
-    return tuple(bounds)
+    return parts
 
 
 async def check_schema(conn: Connection) -> None:

@@ -17,10 +17,21 @@ select
 from pg_class c
 where c.oid = 'work.guestbook'::regclass or c.oid in (select inhrelid from pg_inherits where inhparent = 'work.guestbook'::regclass);
 
--- name: quantiles
--- The hosts that divide the pages into parts of equal size, estimated from a share of the blocks.
-select percentile_disc(%(fractions)s::float8[]) within group (order by domain64)
-from work.guestbook tablesample system (%(percent)s) repeatable (0);
+-- name: equal_parts
+-- Parts of equal size that begin at these shares of the pages: first host, hosts and pages of each, in a sample of the blocks.
+with sample as materialized (
+    select domain64 from work.guestbook tablesample system (%(percent)s) repeatable (0)
+),
+quantile as (
+    select percentile_disc(%(fractions)s::float8[]) within group (order by domain64) as hosts from sample
+),
+bound as (
+    select array(select distinct host from unnest(hosts) host where host > hosts[1] order by host) as hosts from quantile
+)
+select min(s.domain64) as first_host, count(distinct s.domain64) as hosts, count(*) as pages
+from sample s cross join bound b
+group by width_bucket(s.domain64, b.hosts)
+order by first_host;
 
 -- name: other_sessions
 -- The sessions of other Usher processes on this database: what they call themselves, and how many.

@@ -238,12 +238,7 @@ def partition(app: App, partitions: int, *, dry_run: bool, as_json: bool, yes: b
       usher db partition --partitions 8
       usher db partition --partitions 1
     """
-    from usher.schema import partitions as forms
-
-    if not dry_run:
-        confirm("Copy the guestbook? Usher cannot work until that has ended.", yes=yes)
-    action = forms.plan if dry_run else forms.partition
-    plan = call_with_areas(app, action, partitions)
+    plan = make_partitions(app, partitions, dry_run=dry_run, yes=yes)
     if as_json:
         show_json({**dataclasses.asdict(plan), "partitions": plan.partitions})
         return
@@ -252,9 +247,7 @@ def partition(app: App, partitions: int, *, dry_run: bool, as_json: bool, yes: b
         return
     show_table(("PARTITION", "FIRST HOST", "LAST HOST", "PAGES"), partition_rows(plan))
     if plan.partitions < partitions:
-        app.say(
-            f"Only {plan.partitions} partitions: the hosts are too few, or one has more pages than a part."
-        )
+        app.say(f"Only {plan.partitions} partitions: {fewer_parts_reason(plan, partitions)}.")
     if dry_run:
         app.say(
             f"The copy takes {plan.bytes / 1e9:.1f} GB of disk beside the present table, and the same in WAL. "
@@ -264,6 +257,22 @@ def partition(app: App, partitions: int, *, dry_run: bool, as_json: bool, yes: b
         app.say("The guestbook was copied. `usher db status` shows its form.")
 
 
+def make_partitions(app: App, partitions: int, *, dry_run: bool, yes: bool) -> "PartitionPlan":
+    """Plan the partitions and, unless it is a dry run, make them; first check what can fail, then ask."""
+    from usher.db.areas import open_areas
+    from usher.schema import partitions as forms
+
+    with open_areas(app.settings) as areas:
+        if dry_run:
+            return run(forms.plan(areas, partitions))
+        if not yes:
+            plan = run(forms.plan(areas, partitions, must_be_alone=True))
+            if not plan.changes:
+                return plan
+            confirm("Copy the guestbook? Usher cannot work until that has ended.", yes=False)
+        return run(forms.partition(areas, partitions))
+
+
 def partition_rows(plan: "PartitionPlan") -> list[tuple[int, str, str, str]]:
     """Return a row for each partition; the numbers of pages are estimates."""
     from usher.domain64 import to_hex
@@ -271,8 +280,15 @@ def partition_rows(plan: "PartitionPlan") -> list[tuple[int, str, str, str]]:
     bounds = list(plan.bounds or ())
     firsts = ["-", *map(to_hex, bounds)]
     lasts = [*(to_hex(bound - 1) for bound in bounds), "-"]
-    pages = f"~{plan.pages // plan.partitions:,}"
-    return [(at, *ends, pages) for at, ends in enumerate(zip(firsts, lasts, strict=True), 1)]
+    pages = [f"~{number:,}" for number in plan.part_pages]
+    return [(at, *row) for at, row in enumerate(zip(firsts, lasts, pages, strict=True), 1)]
+
+
+def fewer_parts_reason(plan: "PartitionPlan", wanted: int) -> str:
+    """Return why there are fewer parts than wanted: each has at least one host, and no host is divided."""
+    if plan.hosts is not None and plan.hosts < wanted:
+        return f"the guestbook has pages of only {plan.hosts} hosts"
+    return "a host has more pages than a part"
 
 
 @db.command()
