@@ -155,7 +155,8 @@ def test_every_command_knows_that_a_killed_run_has_ended(database: str, tmp_path
     assert stopped in status.text
     search = at_terminal("search", "fog", environment=environment)
     assert search.code == 5
-    assert f"Usher is not running in {data}.\n  → usher up" in search.text
+    assert f"Neither `usher up` nor `usher crawl` runs in {data}." in search.text
+    assert ":8400\n  → usher up\n" in search.text
 
 
 def assert_orderly_stop_is_no_failure(database: str, data: Path) -> None:

@@ -52,7 +52,8 @@ async def search(
             with suppress(UsherError):  # no front-end runs on this machine
                 return await search_front_end(app.settings, FRONT_URL, request)
         elif app.loaded.origins["mgmt_url"] == "default":
-            words = f"Usher is not running in {app.settings.data}."
+            words = f"Neither `usher up` nor `usher crawl` runs in {app.settings.data}."
+            words += f" To search a front-end that runs on its own: --front {FRONT_URL}"
             raise Unreachable(words, hint=start_hint(app.settings))
     return await search_index_servers(app.settings_for(mgmt), request)
 

@@ -50,7 +50,12 @@ def front(app: App, /, *, mgmt: str | None, bind: str, **options: Any) -> None: 
 @click.command()
 @click.argument("words", nargs=-1, required=True)
 @range_option("--limit", 10, 1, 100, "Results to show.")
-@click.option("--front", "front_url", metavar="URL", help=f"Front-end to query. [{FRONT_URL}]")
+@click.option(
+    "--front",
+    "front_url",
+    metavar="URL",
+    help=f"Front-end to query, such as {FRONT_URL}. [that of `usher up` in the data directory]",
+)
 @click.option("--mgmt", metavar="URL", help="Query the index servers of this MGMT.")
 @click.option("--verbatim", is_flag=True, help="Do not correct the spelling.")
 @click.option("--explain", is_flag=True, help="Show why each result ranks where it does.")
@@ -69,8 +74,10 @@ def search(
 ) -> int:
     """Search the index; words, "phrases", +word, -word, OR, site:, title:, lang:, after:, before:.
 
-    Without --front and --mgmt it queries the front-end on this machine; if none runs, the index
-    servers. Put -- before words that start with a minus sign.
+    Without --front and --mgmt it queries the front-end of `usher up` in the data directory. If
+    `usher up` never ran there and --data is not given, it queries the front-end at
+    http://127.0.0.1:8400; if none runs, the index servers. A front-end that runs on its own beside
+    other data needs --front. Put -- before words that start with a minus sign.
     Exit code 0: there are results. 3: there are none. 5: no server answered.
 
     \b
