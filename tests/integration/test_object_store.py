@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from support.s3.fault_proxy import FaultProxy, Faults
-from support.s3.server import OPERATOR, S3Server
+from support.s3.fixtures import skip_without_program
+from support.s3.requests import S3Account
+from support.s3.server import KIND, OPERATOR, S3Server, running_s3
 from usher.errors import BadContent, BadSetting, NotFound, StoreUnusable, Unreachable
 from usher.object_store import store as store_module
 from usher.object_store.address import StoreAccess, StoreAddress, parse_address, store_access
@@ -122,6 +124,33 @@ async def test_wrong_credentials_are_named(bucket: str, s3_server: S3Server) -> 
             await ObjectStore(StoreAddress(bucket), wrong, patience=1).check()
         assert "s3_secret_key" in raised.value.hint
         assert "wrong" not in raised.value.message
+
+
+@pytest.mark.skipif(KIND != "seaweedfs", reason="the test's MinIO has one account")
+async def test_a_refusal_names_the_permission_of_the_request(tmp_path: Path) -> None:
+    """An archive needs only s3:PutObject. An account that may not list does not learn that there is no bucket."""
+    skip_without_program()
+    writer = S3Account("writer", "secret-of-the-writer")
+    with running_s3(tmp_path / "s3", {"archive": writer}, ["Write"]) as server:
+        for name in ("archive", "other"):
+            server.create_bucket(name)
+        rights = StoreAccess(server.endpoint, "us-east-1", writer.access_key, writer.secret_key)
+        archive, other, nowhere = (
+            ObjectStore(StoreAddress(name), rights, patience=1)
+            for name in ("archive", "other", "no-such-bucket")
+        )
+        await archive.put_bytes("key", b"")
+        for request, permission in (
+            (other.put_bytes("key", b""), "s3:PutObject on s3://other"),
+            (nowhere.put_bytes("key", b""), "s3:PutObject on s3://no-such-bucket"),
+            (archive.get_bytes("key"), "s3:GetObject or s3:ListBucket on s3://archive"),
+            (archive.list_objects(), "s3:ListBucket on s3://archive"),
+            (other.delete(["key"]), "s3:DeleteObject on s3://other"),
+        ):
+            with pytest.raises(StoreUnusable, match="denies access") as raised:
+                await request
+            lacks = f"The account lacks {permission}, or the bucket does not exist."
+            assert raised.value.hint == lacks
 
 
 async def test_a_server_that_is_away_is_unreachable_within_the_patience(

@@ -14,7 +14,8 @@ from usher.certificates import (
 from usher.errors import NotFound, StoreUnusable, Unreachable, UsherError
 from usher.object_store.address import StoreAddress
 
-ERROR_CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+# In the answer to a request, or for one of several objects that a request deletes.
+ERROR_CODE: Final = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
 CREDENTIAL_CODES: Final = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken"}
 )
@@ -43,8 +44,8 @@ class ErrorTranslator:
         return f"{self.address}/{key}"
 
     @contextmanager
-    def translate(self, key: str) -> Iterator[None]:
-        """Raise the errors of obstore as ours."""
+    def translate(self, key: str, permission: str) -> Iterator[None]:
+        """Raise the errors of obstore as ours; the requests need this permission."""
         exceptions = self._exceptions
         try:
             yield
@@ -55,9 +56,9 @@ class ErrorTranslator:
         except exceptions.PreconditionError as error:
             raise ChangedObject(f"{self.name(key)} changed during the download.") from error
         except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
-            raise self._denied(key, error_code(error)) from error
+            raise self._denied(key, error_code(error), permission) from error
         except (exceptions.BaseError, OSError, ValueError) as error:
-            raise self._other_error(key, error) from error
+            raise self._other_error(key, error, permission) from error
 
     def _missing_bucket(self) -> StoreUnusable:
         return StoreUnusable(
@@ -65,7 +66,7 @@ class ErrorTranslator:
             hint="Create the bucket, or correct its name and the endpoint.",
         )
 
-    def _denied(self, key: str, code: str) -> StoreUnusable:
+    def _denied(self, key: str, code: str, permission: str) -> StoreUnusable:
         if code in CREDENTIAL_CODES:
             return StoreUnusable(
                 f"{self.endpoint} does not accept the credentials for {self.address} ({code}).",
@@ -78,17 +79,17 @@ class ErrorTranslator:
             )
         return StoreUnusable(
             f"{self.endpoint} denies access to {self.name(key)} ({code or 'no reason'}).",
-            hint=f"Permit s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket on {self.address}.",
+            hint=f"The account lacks {permission} on {self.address}, or the bucket does not exist.",
         )
 
-    def _other_error(self, key: str, error: Exception) -> UsherError:
+    def _other_error(self, key: str, error: Exception, permission: str) -> UsherError:
         match error_code(error):
             case "NoSuchBucket" | "InvalidBucketName":
                 return self._missing_bucket()
             case "AccessDenied" as code:
-                return self._denied(key, code)
+                return self._denied(key, code, permission)
             case code if code in CREDENTIAL_CODES:
-                return self._denied(key, code)
+                return self._denied(key, code, permission)
         if "CredentialsNotLoaded" in str(error) or "169.254.169.254" in str(error):
             return StoreUnusable(
                 f"There are no credentials for {self.address}.",
@@ -114,4 +115,4 @@ class ErrorTranslator:
 def error_code(error: Exception) -> str:
     """Return the code in the server's answer, such as `NoSuchBucket`; empty if there is none."""
     match = ERROR_CODE.search(str(error))
-    return match[1] if match else ""
+    return match[1] or match[2] if match else ""

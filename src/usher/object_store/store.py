@@ -34,6 +34,12 @@ CHECK_PATIENCE_SECONDS: Final = 5.0
 CHECK_SECONDS: Final = 15.0
 MAX_FRUITLESS_ATTEMPTS: Final = 3  # of a download, in a row, without a new byte
 MAX_DELETED_KEYS: Final = 1_000  # in one request
+# What the requests need. Without s3:ListBucket S3 answers 403 for an object that does not exist.
+READ: Final = "s3:GetObject or s3:ListBucket"
+WRITE: Final = "s3:PutObject"
+COPY: Final = "s3:GetObject or s3:PutObject"
+LIST: Final = "s3:ListBucket"
+DELETE: Final = "s3:DeleteObject"
 PROBE_KEY: Final = "usher-access-check"  # which `check` writes and deletes
 
 
@@ -92,7 +98,7 @@ class ObjectStore:
 
     async def put_bytes(self, key: str, data: bytes) -> None:
         """Store an object; the server verifies its checksum."""
-        with self._errors.translate(key):
+        with self._errors.translate(key, WRITE):
             await self._obstore.put_async(self._client, key, data, use_multipart=False)
 
     async def put_file(self, key: str, path: Path, sha256: str | None = None) -> StoredFile:
@@ -108,7 +114,7 @@ class ObjectStore:
             check_file(str(path), reader.file(), sha256, None)
             await self.put_bytes(key, data)
             return reader.file()
-        with self._errors.translate(key):
+        with self._errors.translate(key, WRITE):
             await self._obstore.put_async(
                 *(self._client, key, reader),
                 use_multipart=True,
@@ -125,14 +131,14 @@ class ObjectStore:
     async def copy_from(self, source: str, key: str) -> None:
         """Let the server copy an object of this bucket; `source` is its whole key, outside of the prefix."""
         target = f"{self.address.prefix}/{key}".lstrip("/")
-        with self._errors.translate(key):
+        with self._errors.translate(key, COPY):
             await self._obstore.copy_async(self._bucket_client, source, target)
 
     # -- downloads
 
     async def get_bytes(self, key: str) -> bytes:
         """Return a small object; NotFound if there is none."""
-        with self._errors.translate(key):
+        with self._errors.translate(key, READ):
             response = await self._obstore.get_async(self._client, key)
             return bytes(await response.bytes_async())
 
@@ -175,7 +181,7 @@ class ObjectStore:
         options: dict[str, Any] = {}
         if file.size:
             options = {"range": {"offset": file.size}, "if_match": version.etag}
-        with self._errors.translate(key):
+        with self._errors.translate(key, READ):
             response = await self._obstore.get_async(self._client, key, options=options)
             version.etag, version.size = response.meta["e_tag"], response.meta["size"]
             async for part in response.stream(min_chunk_size=READ_BYTES):
@@ -185,7 +191,7 @@ class ObjectStore:
 
     async def head(self, key: str) -> ObjectInfo:
         """Return size and time of an object; NotFound if there is none."""
-        with self._errors.translate(key):
+        with self._errors.translate(key, READ):
             meta = await self._obstore.head_async(self._client, key)
         return ObjectInfo(key, meta["size"], meta["last_modified"])
 
@@ -194,7 +200,7 @@ class ObjectStore:
     ) -> list[ObjectInfo]:
         """Return up to `limit` objects of a folder (`content` for `content/…`), sorted, with keys after `after`."""
         objects: list[ObjectInfo] = []
-        with self._errors.translate(folder):
+        with self._errors.translate(folder, LIST):
             stream = self._obstore.list(
                 self._client, folder or None, offset=after or None, chunk_size=min(limit, 1_000)
             )
@@ -211,7 +217,7 @@ class ObjectStore:
         for start in range(0, len(keys), MAX_DELETED_KEYS):
             part = list(keys[start : start + MAX_DELETED_KEYS])
             try:
-                with self._errors.translate(part[0]):
+                with self._errors.translate(part[0], DELETE):
                     await self._obstore.delete_async(self._client, part)
             except NotFound:
                 if len(part) > 1:  # which of them is unknown
@@ -224,7 +230,7 @@ class ObjectStore:
         """Return URLs with which a client without credentials may read or write these objects for some time."""
         if not keys:
             return []
-        with self._errors.translate(keys[0]):
+        with self._errors.translate(keys[0], COPY):
             expiry = timedelta(seconds=seconds)
             return list(await self._obstore.sign_async(self._client, method, keys, expiry))
 
