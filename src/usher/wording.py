@@ -52,6 +52,16 @@ def printable(text: str, length: int = MAX_CHARACTERS) -> str:
     return "".join(char if char.isprintable() else escape(char) for char in cut)
 
 
+def shortened(text: str, length: int) -> str:
+    """The text, or as many of its words as fit into the length with an ellipsis."""
+    if len(text) <= length:
+        return text
+    cut = text[: length - 1]
+    words = cut.rpartition(" ")[0] if text[length - 1] != " " else cut
+    # Of a text that ends with one long word, a URL perhaps, the first characters of the word stay.
+    return f"{words if len(words) > length // 2 else cut}…"
+
+
 def escape(char: str) -> str:
     code = ord(char) - 0xDC00 if ord(char) in SURROGATE_BYTES else ord(char)
     return f"\\x{code:02x}" if code <= MAX_BYTE else f"\\u{code:04x}"

@@ -112,6 +112,26 @@ async def test_files_that_are_lost_or_on_other_machines_are_counted(
     assert "2 chunks: the files are on other machines or lost." in created.out
 
 
+def test_chunks_in_the_object_store_are_counted(installation: Installation, tmp_path: Path) -> None:
+    with psycopg.connect(installation.dsn) as conn:
+        conn.execute(
+            "insert into work.chunk_object (kind, chunk_id, sha256, requested_at, stored_at) "
+            "select 'index', id, index_sha256, now(), now() from work.chunk where index_state = 'built' "
+            "union all select 'content', id, sha256, now(), now() from work.chunk where sha256 is not null"
+        )
+    created = installation.backup(tmp_path / "backup")
+    stored = f"{len(CHUNKS)} chunks: the files are in the object store, which is not in the backup"
+    assert f"chunks      {stored}\n" in created.out
+    installation.add_chunk(5, built=True)
+    created = installation.backup(tmp_path / "later")
+    assert (
+        f"chunks      1 of 1\n            {stored.replace('chunks', 'more chunks')}\n"
+        in created.out
+    )
+    verified = installation.usher("backup", "verify", tmp_path / "later", "--json").json
+    assert (verified["chunks"], verified["missing"], verified["stored"]) == (1, 0, len(CHUNKS))
+
+
 def test_unchanged_files_are_hard_links_to_the_base(
     installation: Installation, tmp_path: Path
 ) -> None:

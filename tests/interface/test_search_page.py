@@ -311,11 +311,10 @@ async def test_a_data_directory_answers_only_for_itself(front: Front, tmp_path: 
     (data / "demo").mkdir(parents=True)
     for directory in (data, data / "demo"):
         StoredPorts(Ports(front=port)).write(directory)
-    asked = ("--data", data, "search", "theatre")
-    gone = await asyncio.to_thread(usher, *asked)
+    gone = await asyncio.to_thread(usher, *(asked := ("--data", data, "search", "theatre")))
     assert (gone.code, gone.out) == (5, "")
     own = "To search a front-end that runs on its own: --front http://127.0.0.1:8400"
-    assert f"nor `usher crawl` runs in {data}. {own}\n  → usher --data {data} up\n" in gone.err
+    assert f" runs in {data}. {own}\n  → usher --data {data} up\n" in gone.err
     with exclusive_lock(data / "run.lock"):
         assert (await asyncio.to_thread(usher, *asked)).code == 0
     with exclusive_lock(data / "demo" / "run.lock"):

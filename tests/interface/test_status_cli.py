@@ -70,6 +70,18 @@ def test_a_host_is_being_crawled_only_while_usher_runs(database: str) -> None:
     assert "1 being crawled" in at(database, "status").out
 
 
+def test_components_are_counted_and_their_reasons_end_once(database: str) -> None:
+    change(
+        database,
+        "insert into work.component (host, type, seen_at, health, health_since, health_reason) values "
+        "('s:1', 'index-server', now(), 'healthy', now(), ''), ('s:2', 'index-server', now(), 'healthy', now(), ''), "
+        "('s:3', 'index-server', now(), 'failure', now(), 'OpenSearch is unavailable.')",
+    )
+    text = at(database, "status").out
+    assert all(words in text for words in ("2 servers healthy", "1 server failure")), text
+    assert ": OpenSearch is unavailable; it holds no chunks" in text
+
+
 def test_an_empty_database_is_healthy(database: str) -> None:
     ran = at(database, "status")
     assert ran.code == 0, ran.err

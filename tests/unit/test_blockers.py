@@ -207,6 +207,9 @@ def test_components_that_fail_count_if_they_hold_something() -> None:
     assert only_blocker(replace(WELL, failing=[failing]))[1] == (
         "The crawler h:1 holds needed chunks and fails since 11:51 UTC: no answer."
     )
+    sentence = replace(failing, reason="The disk is unavailable.")
+    assert only_blocker(replace(WELL, failing=[sentence]))[1].endswith("The disk is unavailable.")
+    assert ".." not in only_blocker(replace(WELL, failing=[sentence]))[1]
     assert blockers(replace(WELL, failing=[replace(failing, held=False)])) == []
 
 

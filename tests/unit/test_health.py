@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from usher.mgmt.component_names import MAX_REASON
 from usher.mgmt.health import (
-    MAX_REASON,
     Action,
     DeclaredState,
     Health,
@@ -101,7 +101,7 @@ def test_every_transition_is_an_event_with_its_time_and_reason() -> None:
     ("ping", "reason"),
     [
         (Ping(None), "no answer"),
-        (Ping(None, "x" * 9999), "x" * MAX_REASON),
+        (Ping(None, "x" * 9999), "x" * (MAX_REASON - 1) + "…"),
         (BROKEN, "it answered 'failure'"),
         (Ping("\x00ü" + "x" * 9999), "it answered '\\x00\\xfc" + "x" * 38 + "'"),
         (Ping(""), "it answered ''"),

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from usher.errors import BadInput
-from usher.mgmt.component_names import MAX_STORED_TEXT, host_of, state_of, storable_text, type_of
+from usher.mgmt.component_names import (
+    MAX_REASON,
+    MAX_STORED_TEXT,
+    host_of,
+    state_of,
+    storable_reason,
+    storable_text,
+    type_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +76,15 @@ def test_no_other_type_or_state(text: str) -> None:
 
 def test_words_can_be_stored() -> None:
     assert storable_text("a\0b\ud800" + "c" * 1000) == "ab?" + "c" * (MAX_STORED_TEXT - 4)
+
+
+def test_a_reason_keeps_what_to_do_and_is_cut_at_a_word() -> None:
+    problem = (
+        f"https://search-1:9200 cannot be used: {'its certificate has an unknown issuer, ' * 5}."
+    )
+    advice = " Name the file with the authority's certificate: USHER_ENGINE_CA."
+    assert storable_reason(problem + advice) == problem + advice
+    cut = storable_reason("some words " * 100)
+    assert (len(cut) <= MAX_REASON, cut.strip("…").split()[-1]) == (True, "some")
+    assert storable_reason("a\0b") == "ab"
+    assert len(storable_reason("see https://x.example/" + "y" * 600)) == MAX_REASON

@@ -51,7 +51,7 @@ from usher.mgmt import (
     placements,
     removal_sweep,
 )
-from usher.mgmt.component_names import IDENTITY_HINT, storable_text
+from usher.mgmt.component_names import IDENTITY_HINT, storable_reason
 from usher.mgmt.components import ComponentRecord
 from usher.mgmt.missing_chunks import MissingFile
 
@@ -237,7 +237,7 @@ async def set_missing(call: MgmtCall[MissingChunksRequest]) -> LostChunks:
 
 
 def missing_file(report: MissingChunk) -> MissingFile:
-    reason = storable_text(report.reason) or LOST_REASON
+    reason = storable_reason(report.reason) or LOST_REASON
     return MissingFile(chunk_number(report.chunk_id), reason, report.builder_silent)
 
 

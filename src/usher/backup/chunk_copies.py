@@ -59,6 +59,10 @@ async def needed_files(conn: Connection) -> list[NeededFile]:
     return await store.needed_files.rows(conn, NeededFile)
 
 
+async def stored_chunks(conn: Connection) -> int:
+    return int(await store.stored_chunks.value(conn))
+
+
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
     """A chunk file in the backup, with the size and time of the original."""

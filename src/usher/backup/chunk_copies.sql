@@ -22,3 +22,14 @@ where k.state = 'crawled' and (k.index_state is null or k.index_state = 'buildin
         select from work.stored_object o where o.kind = 'content' and o.chunk_id = k.id and o.sha256 = k.sha256
     )
 order by chunk_id;
+
+-- name: stored_chunks
+-- The number of chunks whose needed file is in the object store.
+select count(*)
+from work.chunk k
+join work.stored_object o on o.chunk_id = k.id
+where (k.index_state = 'built' and o.kind = 'index' and o.sha256 = k.index_sha256)
+    or (
+        k.state = 'crawled' and (k.index_state is null or k.index_state = 'building')
+        and o.kind = 'content' and o.sha256 = k.sha256
+    );

@@ -39,6 +39,7 @@ class BackupInfo:
     missing: int  # chunks of these whose file is not in the backup
     files: int  # without backup.json
     bytes: int
+    stored: int = 0  # chunks whose file is in the object store, not counted in `chunks`
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def read_backup(directory: Path) -> Backup:
             hint="Upgrade Usher first.",
         )
     names = [field.name for field in fields(BackupInfo)]
-    info = BackupInfo(**{name: stated[name] for name in names})
+    info = BackupInfo(**{name: stated[name] for name in names if name in stated})
     if info.files + 1 != len(sums):
         reason = f"lists {len(sums)} files, and the backup has {info.files + 1}"
         raise BadContent(

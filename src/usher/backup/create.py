@@ -25,6 +25,7 @@ from usher.backup.chunk_copies import (
     NeededFile,
     copy_file,
     needed_files,
+    stored_chunks,
 )
 from usher.backup.contents import Backup, BackupInfo
 from usher.backup.progress import OnProgress
@@ -58,6 +59,7 @@ class BackupRun:
     taken: datetime = field(default_factory=lambda: datetime.now(UTC))
     needed: Sequence[NeededFile] = ()
     missing: Sequence[NeededFile] = ()
+    stored: int = 0  # chunks whose file the object store has
     snapshots: int = 0
 
     async def run(self, areas: AreaDatabases) -> BackupInfo:
@@ -95,6 +97,7 @@ class BackupRun:
         self.taken = datetime.now(UTC)
         await self.copies.copy_new(self.on_progress)
         self.needed = await needed_files(conn)
+        self.stored = await stored_chunks(conn)
         self.missing = self.copies.missing(self.needed)
         is_deleted = any(file.is_local(self.copies.data) for file in self.missing)
         if is_deleted and self.snapshots < MAX_SNAPSHOTS:
@@ -141,6 +144,7 @@ class BackupRun:
             ),
             chunks=len(self.needed),
             missing=len(self.missing),
+            stored=self.stored,
             files=len(sums),
             bytes=sum(self.file_bytes(path) for path in sums),
         )

@@ -6,6 +6,7 @@ from typing import Final, Literal, get_args
 from usher.errors import BadInput
 from usher.mgmt.placement_rules import machine
 from usher.urls import MAX_HOST, UrlRefusal, parse
+from usher.wording import shortened
 
 ComponentType = Literal["crawler", "index-builder", "index-server", "front-end", "manager"]
 ComponentState = Literal["online", "waiting", "paused", "error"]
@@ -13,6 +14,7 @@ TYPES: Final[tuple[ComponentType, ...]] = get_args(ComponentType)
 STATES: Final[tuple[ComponentState, ...]] = get_args(ComponentState)
 MAX_TEXT: Final = 300
 MAX_STORED_TEXT: Final = 200
+MAX_REASON: Final = 500
 WILDCARD_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - what cannot be reached
 IDENTITY_HINT: Final = (
     "A component names itself by `host` in the body or the query, or by the header X-Usher-Host."
@@ -76,3 +78,8 @@ def state_of(text: str) -> ComponentState:
 def storable_text(text: str, max_length: int = MAX_STORED_TEXT) -> str:
     """Shorten a text from outside, and replace what PostgreSQL cannot store."""
     return text[:max_length].encode("utf-8", "replace").decode().replace("\0", "")
+
+
+def storable_reason(text: str) -> str:
+    """A reason that can be stored, without its last words if it is long: often the end says what to do."""
+    return storable_text(shortened(text, MAX_REASON), MAX_REASON)

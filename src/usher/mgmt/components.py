@@ -17,7 +17,7 @@ from usher.mgmt.component_names import (
     ComponentType,
     host_of,
     state_of,
-    storable_text,
+    storable_reason,
 )
 from usher.mgmt.health import DEFAULT_LIMITS, Health, HealthLimits, HealthRecord, condition
 from usher.mgmt.health import HealthChange as Transition
@@ -214,7 +214,7 @@ async def declare(
             f"A weight is from 1 to {MAX_WEIGHT}.",
             hint="A server of twice the weight gets twice the chunks.",
         )
-    after, why = state_of(state), storable_text(reason)
+    after, why = state_of(state), storable_reason(reason)
     changed = await store.declare.tuples(
         conn, id=id_, state=after, reason=why, weight=weight, version=version, now=now
     )
@@ -259,7 +259,7 @@ async def record_health(
         await store.record_health.column(
             conn,
             id=[id_ for id_, _ in records],
-            reason=[storable_text(record.reason) for record in health_records],
+            reason=[storable_reason(record.reason) for record in health_records],
             **columns(health_records, "health", "since", "misses", "seen", "down", "url"),
         )
     )
@@ -299,7 +299,7 @@ async def add_events(conn: Connection, *events: NewEvent) -> None:
     if events:
         await store.add_events.run(
             conn,
-            reason=[storable_text(event.reason) for event in events],
+            reason=[storable_reason(event.reason) for event in events],
             **columns(events, "at", "component_id", "chunk_id", "kind", "before", "after"),
             **columns(events, "actor", "subject", "command"),
         )

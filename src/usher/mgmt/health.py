@@ -15,14 +15,15 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple, get_args
 
+from usher.mgmt.component_names import MAX_REASON
 from usher.mgmt.placement_rules import Condition
+from usher.wording import shortened
 
 Health = Literal["healthy", "failure", "probation"]
 DeclaredState = Literal["online", "error", "waiting", "paused"]
 HEALTHS: Final = frozenset(get_args(Health))
 ALIVE_STATES: Final = frozenset({"healthy", "probation"})  # what a component may answer of itself
 IDLE_STATES: Final = frozenset({"waiting", "paused"})
-MAX_REASON: Final = 200
 
 
 class Action(StrEnum):
@@ -107,7 +108,7 @@ def complaint(ping: Ping) -> str:
     A component that calls is alive, unless it declares an error or answers that it fails.
     """
     if ping.is_silent:
-        return (ping.reason or "no answer")[:MAX_REASON]
+        return shortened(ping.reason or "no answer", MAX_REASON)
     if ping.declared == "error":
         return "it declared an error"
     if (

@@ -292,7 +292,7 @@ def foreign_page_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
     for suspect in work.poisoned:
         words = (
             f"The {suspect.type or 'component'} {suspect.host} put pages into {counted(suspect.chunks, 'chunk')} "
-            f"that were not assigned to it. Last report, {time_text(suspect.at, now)}: {suspect.reason}."
+            f"that were not assigned to it. Last report, {time_text(suspect.at, now)}: {suspect.reason.rstrip('.')}."
         )
         yield Blocker("foreign_pages", words, f"usher components show {quote(suspect.host)}")
 
@@ -302,7 +302,7 @@ def component_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
         if component.held:
             name = f"{component.type or 'component'} {component.host}"
             since = time_text(component.since, now)
-            words = f"The {name} holds needed chunks and fails since {since}: {component.reason}."
+            words = f"The {name} holds needed chunks and fails since {since}: {component.reason.rstrip('.')}."
             yield Blocker(
                 "component_fails", words, f"usher components show {quote(component.host)}"
             )

@@ -92,7 +92,14 @@ def show_info(info: BackupInfo) -> None:
     taken = time_text(datetime.fromisoformat(info.taken), display_time())
     show_field("taken", f"{taken} from {info.data} on {info.machine}")
     show_field("files", f"{counted(info.files, 'file')}, {info.bytes / MEGABYTE:,.1f} MB")
-    show_field("chunks", f"{info.chunks - info.missing:,} of {info.chunks:,}")
+    if info.chunks or not info.stored:
+        show_field("chunks", f"{info.chunks - info.missing:,} of {info.chunks:,}")
+    if info.stored:
+        field, noun = "" if info.chunks else "chunks", "more chunk" if info.chunks else "chunk"
+        stored = counted(info.stored, noun)
+        show_field(
+            field, f"{stored}: the files are in the object store, which is not in the backup"
+        )
     if info.missing:
         missing = counted(info.missing, "chunk")
         show_field("", f"{missing}: the files are on other machines or lost. After a restore,")

@@ -212,19 +212,25 @@ def row_lines(work: WorkStatus) -> Iterator[str]:
 
 
 def component_text(work: WorkStatus) -> str:
-    counts: Counter[str] = Counter()
+    counts: Counter[tuple[str | None, str]] = Counter()
     for group in work.crews:
         health = "silent" if group.silent and group.health == "healthy" else group.health
         health = "stopped" if group.stopped else health
-        counts[f"{SHORT_TYPES.get(group.type, group.type)} {health}"] += group.number
-    return ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "none"
+        counts[group.type, health] += group.number
+    return (
+        ", ".join(
+            f"{number_text(number, SHORT_TYPES.get(type_) or str(type_), '' if type_ else 'unknown')} {health}"
+            for (type_, health), number in counts.items()
+        )
+        or "none"
+    )
 
 
 def failing_text(component: FailingComponent, now: datetime) -> str:
     state = "silent" if component.health == "healthy" else f"in {component.health}"
     state = "in error" if component.state == "error" else state
     since = time_text(component.since, now)
-    reason = printable(component.reason, MAX_REASON_CHARACTERS)
+    reason = printable(component.reason.rstrip("."), MAX_REASON_CHARACTERS)
     empty = "" if component.held else "; it holds no chunks"
     return f"{component.host} is {state} since {since}: {reason}{empty}"
 
