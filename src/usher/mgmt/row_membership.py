@@ -110,6 +110,11 @@ async def check_joining(
     check_row(row, engine, others, await components.row_count(conn), now)
 
 
+def engine_name(setting: str) -> EngineName:
+    """The engine of this setting."""
+    return "opensearch" if setting == OPENSEARCH else "tantivy"
+
+
 def check_row(
     row: int, engine: EngineName, others: Sequence[RowMember], rows: int, now: datetime
 ) -> None:
