@@ -7,7 +7,7 @@ import pytest
 from support.mgmt.index_servers import NOW, build, seats, set_rows, states
 from support.mgmt.named_components import identify_by_host
 from usher.db.pool import Connection
-from usher.errors import Conflict
+from usher.errors import BadInput, Conflict
 from usher.messages.components import EngineName
 from usher.mgmt import admin, components, placements, row_membership
 from usher.mgmt.components import ComponentRecord
@@ -132,6 +132,32 @@ async def test_a_server_with_chunks_keeps_its_engine(conn: Connection) -> None:
         await start(conn, CLUSTER)
     assert no.value.hint.startswith("Start it with --engine tantivy.")
     assert (await start(conn, CLUSTER, engine=None)).engine == "tantivy"  # an older index server
+
+
+async def test_a_server_learns_the_new_number_of_its_row(conn: Connection) -> None:
+    await set_rows(conn, 2)
+    await start(conn, TANTIVY, engine="tantivy")
+    await start(conn, CLUSTER, row=2)
+    await admin.remove_row(conn, 1, now=NOW)
+    with pytest.raises(BadInput, match=r"rows 1 to 1\. The row of c:1 is row 1 now") as no:
+        await start(conn, CLUSTER, row=2)
+    assert no.value.hint == "Start it with --row 1 instead of --row 2; change it in its unit too."
+    assert (await start(conn, CLUSTER, row=None)).row == 1
+    with pytest.raises(BadInput, match=r"rows 1 to 1\.$"):
+        await start(conn, "new:1", row=2)
+
+
+async def test_the_last_server_of_a_row_with_chunks_stays(conn: Connection) -> None:
+    await set_rows(conn, 2)
+    await load_all(conn, await start(conn, TANTIVY, engine="tantivy"))
+    with pytest.raises(Conflict, match="t:1 is the last index server of row 1, which has 4") as no:
+        await start(conn, TANTIVY, row=2, engine="tantivy")
+    assert "usher components drain t:1, start it with --row 2" in no.value.hint
+    await components.drain(conn, TANTIVY, on=True, now=NOW)
+    assert (await start(conn, TANTIVY, row=2, engine="tantivy")).row == 2
+    await components.drain(conn, TANTIVY, on=False, now=NOW)
+    await start(conn, "t:2", engine="tantivy")
+    assert (await start(conn, TANTIVY, engine="tantivy")).row == 1
 
 
 async def test_fewer_rows_mix_no_engines(conn: Connection) -> None:

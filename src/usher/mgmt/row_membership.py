@@ -73,30 +73,43 @@ async def join_row(
             )
         return server
     await components.lock_rows(conn)
-    server = await components.of_id(
-        conn, server.id
-    )  # another call of the server may have been first
+    # Another call of the server may have been first.
+    server = await components.of_id(conn, server.id)
     new_engine = engine or server.engine
     stays = row in (None, server.row) and (server.row is not None or server.draining)
     if stays and new_engine == server.engine:
         return server
-    members = await _members(conn)
-    own = next((member for member in members if member.id == server.id), None)
-    others = [member for member in members if member.id != server.id]
-    rows = await components.row_count(conn)
-    new_row = server.row if row is None else row
-    if new_row is None and not server.draining:
-        new_row = await _free_row(conn, server, new_engine, others, rows, now)
-    if new_row is not None:
-        _check_number(new_row, rows)
-        _check_own_chunks(own, new_row, new_engine)
-        check_row(new_row, new_engine, others, rows, now)
-        await _replace_members(conn, server, new_row, new_engine, others, now)
+    new_row = await _checked_row(conn, server, row, new_engine, now)
     await store.join_row.run(conn, id=server.id, row=new_row, engine=new_engine)
     if new_row != server.row:
         before = None if server.row is None else str(server.row)
         await components.add_events(conn, NewEvent(now, "row", server.id, before, str(new_row)))
     return await components.of_id(conn, server.id)
+
+
+async def _checked_row(
+    conn: Connection,
+    server: ComponentRecord,
+    row: int | None,
+    engine: EngineName,
+    now: datetime,
+) -> int | None:
+    """The row that the server may join, once those that it replaces have left; None if it joins none."""
+    members = await _members(conn)
+    own = next((member for member in members if member.id == server.id), None)
+    others = [member for member in members if member.id != server.id]
+    rows = await components.row_count(conn)
+    new_row = server.row if row is None else row
+    if new_row is None:
+        if server.draining:
+            return None
+        new_row = await _free_row(conn, server, engine, others, rows, now)
+    _check_number(own, new_row, rows)
+    _check_leaving(own, others, new_row)
+    _check_own_chunks(own, new_row, engine)
+    check_row(new_row, engine, others, rows, now)
+    await _replace_members(conn, server, new_row, engine, others, now)
+    return new_row
 
 
 async def check_joining(
@@ -180,9 +193,31 @@ def way_out(member: RowMember, rows: int) -> str:
     )
 
 
-def _check_number(row: int, rows: int) -> None:
-    if not 1 <= row <= rows:
+def _check_number(own: RowMember | None, row: int, rows: int) -> None:
+    """BadInput if there is no such row; the server may have kept the number of a row that got another one."""
+    if 1 <= row <= rows:
+        return
+    if own is None or row < 1:
         raise BadInput(f"There are rows 1 to {rows}.", hint="usher components rows")
+    raise BadInput(
+        f"There are rows 1 to {rows}. The row of {own.host} is row {own.row} now.",
+        hint=f"Start it with --row {own.row} instead of --row {row}; change it in its unit too.",
+    )
+
+
+def _check_leaving(own: RowMember | None, others: Sequence[RowMember], row: int) -> None:
+    """Conflict if no other server could take the chunks of the row that the server leaves, unless it is draining."""
+    if own is None or own.row == row or own.draining or not own.chunks:
+        return
+    if any(other.row == own.row and other.health == "healthy" for other in others):
+        return
+    raise Conflict(
+        f"{own.host} is the last index server of row {own.row}, which has {own.chunks} chunks there.",
+        hint=(
+            f"Start it with --row {own.row}. To move it nevertheless: usher components drain {own.host}, "
+            f"start it with --row {row}, usher components undrain {own.host}"
+        ),
+    )
 
 
 def _check_own_chunks(own: RowMember | None, row: int, engine: EngineName) -> None:
