@@ -195,15 +195,13 @@ async def test_states_are_declared(conn: Connection) -> None:
     for wrong in ("offline", "", "healthy", "Online"):
         with pytest.raises(BadInput):
             await components.declare(conn, one.id, wrong, now=NOW)
-    with pytest.raises(BadInput):
-        await components.declare(conn, one.id, "online", row=1, now=NOW)
 
 
-async def test_a_server_declares_its_weight_and_row(conn: Connection) -> None:
+async def test_a_server_declares_its_weight(conn: Connection) -> None:
     await rows(conn, 2)
     one = await server(conn, "s")
-    heavy = await components.declare(conn, one.id, "online", weight=3, row=2, now=NOW)
-    assert (heavy.weight, heavy.row) == (3, 2)
+    heavy = await components.declare(conn, one.id, "online", weight=3, now=NOW)
+    assert heavy.weight == 3
     assert (await components.declare(conn, one.id, "online", now=NOW)).weight == 3
     for wrong in (0, -1, 10**9):
         with pytest.raises(BadInput):

@@ -13,6 +13,7 @@ from usher.observe.blockers import DISK_STEP, Blocker, SystemState, find_blocker
 from usher.observe.stages import (
     ChunkCounts,
     ClosedHost,
+    ClusterServer,
     ComponentGroup,
     FailingComponent,
     ForeignPageSource,
@@ -31,6 +32,7 @@ from usher.observe.stages import (
 
 NOW = datetime(2026, 11, 16, 11, 58, tzinfo=UTC)
 AGO = NOW - timedelta(minutes=7)
+REPAIR = "Repair the cluster; the index server then continues."
 CRAWLER = ComponentGroup("crawler", None, "online", "healthy", silent=False, number=2)
 BUILDER = ComponentGroup("index-builder", None, "online", "healthy", silent=False, number=1)
 SERVER = ComponentGroup("index-server", 1, "online", "healthy", silent=False, number=1)
@@ -189,6 +191,23 @@ def test_rows_without_servers_or_chunks() -> None:
     )
     probation = replace(WELL, crews=groups("index-server", health="probation"))
     assert only_blocker(probation)[0] == "row_empty"
+    cluster = ClusterServer(2, "c:1", runs=True, problem="OpenSearch does not answer.")
+    empty = "Row 2 has no healthy server: 10 chunks are not searchable there."
+    assert only_blocker(replace(WELL, rows=rows, clusters=[cluster])) == (
+        "row_empty",
+        f"{empty} Its index server c:1 is on OpenSearch and reports: OpenSearch does not answer. {REPAIR}",
+        "usher components show c:1",
+    )
+    probed = replace(WELL, rows=rows, clusters=[replace(cluster, problem="")])
+    assert only_blocker(probed)[1:] == (
+        f"{empty} Its index server c:1 is on OpenSearch and runs, but is not healthy yet.",
+        "usher components show c:1",
+    )
+    dead = replace(WELL, rows=rows, clusters=[replace(cluster, runs=False, problem="")])
+    assert only_blocker(dead)[1:] == (
+        f"{empty} Its index server c:1 is on OpenSearch and does not run. Start it again, with the engine that it had.",
+        "usher index-server --row 2 --engine opensearch --engine-url URL,...",
+    )
     late = replace(WELL, chunks=replace(WELL.chunks, to_load_since=AGO))
     assert only_blocker(late)[1] == "Built chunks have waited for 7m to be loaded: row 1 lacks 1."
     nothing_built = replace(

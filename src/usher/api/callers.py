@@ -16,6 +16,7 @@ from usher import local_secret
 from usher.db.pool import Connection, Database
 from usher.errors import NotAllowed
 from usher.http.server.middleware import HttpError, unauthorized
+from usher.messages.components import EngineName
 from usher.mgmt import caller_identity, chunks, console_sessions, tokens
 from usher.mgmt.caller_identity import CallerIdentity
 from usher.mgmt.component_names import IDENTITY_HINT, ComponentType, host_of, type_of
@@ -146,11 +147,12 @@ class Callers:
         roles: Sequence[ComponentType] = (),
         *,
         row: int | None = None,
+        engine: EngineName | None = None,
     ) -> ComponentRecord:
         """The component that calls, registered if it is new; `roles` are those that the endpoint serves."""
         identity = identity_of(caller, host, roles)
         cached = self._components.get(identity)
-        if cached and row is None and cached.state != "paused":
+        if cached and row is None and engine is None and cached.state != "paused":
             return cached
         async with self._db.connection() as conn:
             if caller.token_id and caller.token and caller.token.address is None:
@@ -158,7 +160,7 @@ class Callers:
                 bound_caller = replace(caller, token=replace(caller.token, address=bound))
                 identity = identity_of(bound_caller, host, roles)
             component = await caller_identity.identify(
-                conn, identity, row=row, now=self._db.clock.now()
+                conn, identity, row=row, engine=engine, now=self._db.clock.now()
             )
             await self._renew(conn, component)
         self._components.put(identity, component)

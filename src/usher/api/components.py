@@ -40,7 +40,9 @@ async def set_component_state(call: MgmtCall[ComponentStateRequest]) -> Componen
     request, callers = call.body, call.context.callers
     callers.forget_host(call.caller, request.host)
     roles = () if request.type is None else (role_named(request.type),)
-    component = await callers.component(call.caller, request.host, roles, row=request.row)
+    component = await callers.component(
+        call.caller, request.host, roles, row=request.row, engine=request.engine
+    )
     async with mgmt_connection(call) as conn:
         now = database_time(call)
         declared = await components.declare(

@@ -12,6 +12,7 @@ from usher.background import wait_up_to
 from usher.chunk_store import make_folder, translate_disk_errors
 from usher.errors import Conflict, UsherError
 from usher.http.client.mgmt_client import Client
+from usher.messages.components import EngineName
 from usher.private_files import open_file
 from usher.telemetry import Log
 
@@ -43,11 +44,12 @@ async def register(
     *,
     row: int | None = None,
     weight: int | None = None,
+    engine: EngineName | None = None,
 ) -> bool:
     """Register at MGMT, retrying while MGMT is unavailable; False if `stop` is set before."""
     while not stop.is_set():
         try:
-            await mgmt.set_state("online", type=kind, row=row, weight=weight)
+            await mgmt.set_state("online", type=kind, row=row, weight=weight, engine=engine)
         except UsherError as error:
             if error.status < 500:  # noqa: PLR2004 - MGMT has refused this component
                 raise

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -46,8 +47,10 @@ from usher.telemetry import Log
 log = Log("index")
 MGMT_RETRY_SECONDS: Final = 10.0  # of one call; the loader repeats failed calls forever
 TANTIVY: Final = "tantivy"  # the default engine
+OPENSEARCH: Final = "opensearch"
 CLUSTER_THREADS: Final = 32  # of an engine that mostly waits for a cluster
 ENGINE_RETRY_SECONDS: Final = 3.0  # between two attempts to open an engine in a cluster
+STOPPED: Final = "stopped in order"
 IN_USE: Final = "in use"  # part of the engine's error message
 Ready = Callable[[str], None]
 
@@ -103,7 +106,14 @@ async def register_and_load(
 ) -> None:
     """Register the server at MGMT, and load chunks until `stop` is set."""
     mgmt, engine = loader.mgmt, loader.engine
-    if not await register(mgmt, stop, "index-server", row=options.row, weight=options.weight):
+    if not await register(
+        mgmt,
+        stop,
+        "index-server",
+        row=options.row,
+        weight=options.weight,
+        engine=TANTIVY if engine.is_local else OPENSEARCH,
+    ):
         return
     if not engine.is_local:  # others may reach it too
         await asyncio.to_thread(check_installation, engine, mgmt.incarnation)
@@ -112,7 +122,7 @@ async def register_and_load(
     log.info("serving_index", host=host, chunks=len(chunks))
     await loader.run(stop)
     with suppress(UsherError):
-        await mgmt.set_state("waiting", reason="stopped in order")
+        await mgmt.set_state("waiting", reason=STOPPED)
 
 
 @asynccontextmanager
@@ -159,16 +169,29 @@ async def open_when_possible(
         else:
             health.problem = ""
             return opened
-        with suppress(UsherError):
-            await mgmt.set_state(
-                "error",
-                type="index-server",
-                row=options.row,
-                weight=options.weight,
-                reason=health.problem[:MAX_REASON_LENGTH],
-            )
+        await report_unopened(options, mgmt, health.problem)
         await wait_up_to(ENGINE_RETRY_SECONDS, stop)
+    if health.problem:  # MGMT knows this server
+        with suppress(UsherError):
+            await mgmt.set_state("waiting", reason=STOPPED)
     return None
+
+
+async def report_unopened(options: IndexServerOptions, mgmt: Client, problem: str) -> None:
+    """Tell MGMT why the index in a cluster cannot be opened; fails if MGMT refuses the server."""
+    try:
+        await mgmt.set_state(
+            "error",
+            type="index-server",
+            row=options.row,
+            weight=options.weight,
+            engine=OPENSEARCH,
+            reason=problem[:MAX_REASON_LENGTH],
+        )
+    except UsherError as error:
+        if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise
+        log.warning("state_not_heard", error=error.message)
 
 
 def open_engine(settings: Settings, directory: Path, host: str) -> tuple[Engine, bool]:

@@ -39,6 +39,7 @@ from usher.local.port_claim import check_front, claim_ports
 from usher.local.ports import ADD_HINT, Ports, already_running, exclusive_run, is_run_locked
 from usher.local.recrawl import knock_again, knock_beyond_limits
 from usher.local.roles import role_names
+from usher.local.row_check import check_row
 from usher.local.supervisor import LOG_DIRECTORY, ShowMessage, Supervisor, usher_command
 from usher.log_file import LogLimits
 from usher.object_store.address import StoreAddress
@@ -82,6 +83,7 @@ class LocalRunOptions:
     keep_warc: Path | StoreAddress | None = None  # the archive
     front: str = ""  # HOST:PORT of the search page
     jobs: bool = False  # whether scheduler and manager run
+    index_server: bool = True  # whether the stack has its own
     is_demo: bool = False  # whose user has none of these options
 
     def parse_urls(self) -> list[Url]:
@@ -219,13 +221,15 @@ async def running_processes(
     selection: HostSelection,
 ) -> AsyncIterator[Supervisor]:
     """Start every role and wait until all are ready, or until `stop` is set; stop them at the end."""
-    data = stack.loaded.settings.data
-    say(f"Starting {', '.join(role_names(jobs=stack.options.jobs))}.")
+    data, options = stack.loaded.settings.data, stack.options
+    if options.index_server:
+        await check_row(stack.reader, stack.ports, stack.loaded.settings.engine)
+    say(f"Starting {', '.join(role_names(jobs=options.jobs, index_server=options.index_server))}.")
     os.environ.update(process_environment(stack.loaded))
     if selection.skipped:
         write_skipped(data, selection)
     supervisor = Supervisor(
-        process_command(stack.loaded, stack.options, skips_hosts=bool(selection.skipped)),
+        process_command(stack.loaded, options, skips_hosts=bool(selection.skipped)),
         data / LOG_DIRECTORY,
         log_limits=LogLimits(stack.loaded.settings.log_bytes, stack.loaded.settings.log_files),
         say=say,
@@ -254,6 +258,7 @@ def process_command(
     words += ["--front", options.front] if options.front else []
     words += ["--jobs"] if options.jobs else []
     words += ["--skip-hosts"] if skips_hosts else []
+    words += [] if options.index_server else ["--no-index-server"]
     return lambda name: usher_command(*words, name)
 
 

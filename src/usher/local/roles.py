@@ -18,6 +18,7 @@ from typing import Final
 
 from usher.background import background_tasks
 from usher.local.ports import Ports
+from usher.local.row_check import SERVER_ROW
 from usher.object_store.address import StoreAddress
 from usher.settings import LoadedSettings, Settings
 from usher.shutdown import stop_events
@@ -39,6 +40,7 @@ class RoleContext:
     front: str = ""  # HOST:PORT of the search page, if not on loopback
     jobs: bool = False  # whether the roles that run jobs start too
     skipped_hosts: Sequence[int] = ()  # whose pages no crawler of this run gets
+    index_server: bool = True  # whether the stack has its own
 
     @property
     def settings(self) -> Settings:
@@ -108,7 +110,7 @@ async def server(context: RoleContext, stop: asyncio.Event, ready: Ready) -> Non
 
     await run_index_server(
         context.settings,
-        IndexServerOptions(bind=context.ports.bind("server"), row=1),
+        IndexServerOptions(bind=context.ports.bind("server"), row=SERVER_ROW),
         stop,
         ready=ready,
     )
@@ -141,17 +143,26 @@ ROLE_NAMES: Final[Mapping[Role, str]] = MappingProxyType(
 )
 
 
-def role_names(*, jobs: bool) -> list[str]:
+def started_roles(process: str, *, jobs: bool, index_server: bool) -> list[Role]:
+    """The roles of a process that start."""
+    left_out = {*(() if jobs else JOB_ROLES), *(() if index_server else (server,))}
+    return [role for role in ROLE_PROCESSES[process] if role not in left_out]
+
+
+def role_names(*, jobs: bool, index_server: bool = True) -> list[str]:
     """The names of the roles that start, as a person reads them."""
-    roles = [role for roles in ROLE_PROCESSES.values() for role in roles]
-    return [ROLE_NAMES.get(role, role.__name__) for role in roles if jobs or role not in JOB_ROLES]
+    return [
+        ROLE_NAMES.get(role, role.__name__)
+        for process in ROLE_PROCESSES
+        for role in started_roles(process, jobs=jobs, index_server=index_server)
+    ]
 
 
 async def run_process(name: str, context: RoleContext, *, ready: Ready) -> None:
     """Run every role of a process until it is stopped; if one fails, all stop."""
     with stop_events() as (stop, _):
         pause = REPORT_SECONDS if name == "mgmt" else 0
-        roles = [role for role in ROLE_PROCESSES[name] if context.jobs or role not in JOB_ROLES]
+        roles = started_roles(name, jobs=context.jobs, index_server=context.index_server)
         try:
             async with (
                 background_tasks(log, stop_without_parent(stop, pause)),

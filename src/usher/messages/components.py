@@ -23,6 +23,7 @@ from usher.messages.fields import (
 
 MAX_HOSTS_PER_TICKET_REQUEST: Final = 1_000
 ComponentState = Literal["online", "error", "waiting", "paused"]
+EngineName = Literal["tantivy", "opensearch"]
 
 
 class ComponentStateRequest(ComponentRequest, kw_only=True):
@@ -36,6 +37,7 @@ class ComponentStateRequest(ComponentRequest, kw_only=True):
     renews_leases: Annotated[
         bool, Meta(description="it names its chunks to POST /v1/lease; its other calls renew none")
     ] = False
+    engine: Annotated[EngineName, Meta(description="of an index server")] | None = None
 
 
 class ComponentStatus(Struct):
@@ -72,6 +74,7 @@ class ComponentDetails(Struct):
     called_at: datetime | None
     health_url: str | None
     version: str = ""
+    engine: str = "tantivy"
 
 
 class ComponentList(Struct):

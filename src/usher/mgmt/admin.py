@@ -8,7 +8,7 @@ from typing import Final, Literal
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.errors import BadInput, Conflict
-from usher.mgmt import components, placements
+from usher.mgmt import components, placements, row_membership
 from usher.mgmt.components import NewEvent
 
 store = load_statements(__file__)
@@ -58,9 +58,13 @@ async def set_rows(conn: Connection, rows: int, *, now: datetime) -> list[str]:
     await _store_row_count(conn, before, rows, now)
     moved = await store.leave_rows.column(conn, first=rows + 1, last=MAX_ROWS)
     for host in moved:  # one after the other: each joins the row that is then shortest
-        await components.join_row(
-            conn, await components.show(conn, host, "index-server"), None, now
-        )
+        server = await components.show(conn, host, "index-server")
+        try:
+            await row_membership.join_row(conn, server, None, now=now)
+        except Conflict as error:
+            message = f"The index server {host} cannot move to another row. {error.message}"
+            hint = "Remove its row instead: usher components rows --remove N"
+            raise Conflict(message, hint=hint) from error
     return moved
 
 

@@ -11,9 +11,11 @@ from typing import Final
 from usher.db.pool import Connection
 from usher.db.statements import load_statements
 from usher.errors import Conflict, NotAllowed
+from usher.messages.components import EngineName
 from usher.mgmt.component_names import IDENTITY_HINT, ComponentType
-from usher.mgmt.components import ComponentRecord, NewEvent, add_events, join_row, of_id
+from usher.mgmt.components import ComponentRecord, NewEvent, add_events, of_id
 from usher.mgmt.placement_rules import machine
+from usher.mgmt.row_membership import join_row
 
 store = load_statements(__file__)
 HOST_LOCK: Final = 0x7573_6865  # "ushe": the class of the locks of hosts
@@ -40,22 +42,28 @@ class CallerIdentity:
 
 
 async def identify(
-    conn: Connection, caller: CallerIdentity, *, row: int | None = None, now: datetime
+    conn: Connection,
+    caller: CallerIdentity,
+    *,
+    row: int | None = None,
+    engine: EngineName | None = None,
+    now: datetime,
 ) -> ComponentRecord:
     """Return the component that calls, and record that it was seen now; registers it if it is new.
 
-    Raise Conflict if a caller with a name plays another role than before. Raise NotAllowed if the host has a good token
-    that the caller did not show, unless the caller is trusted.
+    An index server may declare its row and its engine: see `join_row`. Raise Conflict if a caller with a name plays
+    another role than before. Raise NotAllowed if the host has a good token that the caller did not show, unless the
+    caller is trusted.
     """
     caller_row = await recognise(conn, caller, now=now)
-    if caller_row and not _is_changed(caller_row, caller, row):
+    if caller_row and not _is_changed(caller_row, caller, row, engine):
         return caller_row
     async with conn.transaction():
         await store.lock_host.tuples(conn, lock=HOST_LOCK, host=caller.host)
         component = await _own_row(conn, caller, now)
         await _bind_token(conn, component, caller.token_id)
         await _learn_type(conn, component, caller.role, now)
-        return await join_row(conn, await of_id(conn, component.id), row, now)
+        return await join_row(conn, await of_id(conn, component.id), row, engine, now=now)
 
 
 async def recognise(
@@ -78,11 +86,14 @@ async def has_components(conn: Connection, host: str) -> bool:
     return bool(await store.types_at.tuples(conn, host=host))
 
 
-def _is_changed(component: ComponentRecord, caller: CallerIdentity, row: int | None) -> bool:
+def _is_changed(
+    component: ComponentRecord, caller: CallerIdentity, row: int | None, engine: str | None
+) -> bool:
     return (
         (caller.role or component.type) != component.type
         or (caller.token_id is not None and caller.token_id != component.token_id)
         or (row is not None and row != component.row)
+        or (engine is not None and engine != component.engine)
         or (component.type == "index-server" and component.row is None)
     )
 

@@ -25,7 +25,7 @@ with mine as (
 select
     c.id, c.host, c.type, c.state, c.state_reason, c.health, c.health_since, c.health_reason, c.misses, c.down,
     greatest(c.seen_at, %(now)s) as seen_at, c.registered_at, c."row", c.machine, c.weight, c.draining, c.token_id,
-    c.state_since, greatest(c.called_at, %(now)s) as called_at, c.health_url, c.renews_leases, c.version,
+    c.state_since, greatest(c.called_at, %(now)s) as called_at, c.health_url, c.renews_leases, c.version, c.engine,
     exists (
         select from work.component o
         where o.host = %(host)s and o.token_id is not null and o.token_id is distinct from %(token)s::bigint

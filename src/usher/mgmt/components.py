@@ -12,6 +12,7 @@ from typing import Final
 from usher.db.pool import Connection
 from usher.db.statements import columns, load_statements
 from usher.errors import BadInput, Conflict, NotFound
+from usher.messages.components import EngineName
 from usher.mgmt.component_names import (
     ComponentState,
     ComponentType,
@@ -21,7 +22,7 @@ from usher.mgmt.component_names import (
 )
 from usher.mgmt.health import DEFAULT_LIMITS, Health, HealthLimits, HealthRecord, condition
 from usher.mgmt.health import HealthChange as Transition
-from usher.mgmt.placement_rules import PlacementServer, row_for
+from usher.mgmt.placement_rules import PlacementServer, with_row_engines
 
 store = load_statements(__file__)
 ROWS_LOCK: Final = 0x7573_6865_7220  # "usher", 32: one transaction at a time assigns rows
@@ -56,6 +57,7 @@ class ComponentRecord:
     health_url: str | None = None
     renews_leases: bool = False
     version: str = ""
+    engine: EngineName = "tantivy"  # of an index server
 
     @property
     def record(self) -> HealthRecord:
@@ -103,35 +105,6 @@ class RecordedEvent:
     actor: str | None = None
     subject: str | None = None
     command: str | None = None
-
-
-async def join_row(
-    conn: Connection, server: ComponentRecord, row: int | None, now: datetime
-) -> ComponentRecord:
-    """Put an index server into the row that it declares, else into the shortest; its old chunks move away.
-
-    A drained server whose row was removed joins no other row unless it declares one.
-    """
-    if server.type != "index-server":
-        if row is not None:
-            raise BadInput(
-                f"Only index servers belong to a row; {server.host} is not server.", hint=HINT
-            )
-        return server
-    await lock_rows(conn)
-    server = await of_id(conn, server.id)  # another call of the server may have been first
-    if row is None and (server.row is not None or server.draining):
-        return server
-    if row is not None and row == server.row:
-        return server
-    rows = await row_count(conn)
-    if row is not None and not 1 <= row <= rows:
-        raise BadInput(f"There are rows 1 to {rows}.", hint="usher components rows")
-    new_row = row or row_for(server.host, await servers(conn, now=now), rows)
-    await store.join_row.run(conn, id=server.id, row=new_row)
-    before = None if server.row is None else str(server.row)
-    await add_events(conn, NewEvent(now, "row", server.id, before, str(new_row)))
-    return await of_id(conn, server.id)
 
 
 async def lock_rows(conn: Connection) -> None:
@@ -203,12 +176,11 @@ async def declare(
     state: str,
     *,
     reason: str = "",
-    row: int | None = None,
     weight: int | None = None,
     version: str | None = None,
     now: datetime,
 ) -> ComponentRecord:
-    """Store the state that a component declares, and row, weight and version if given; returns the component."""
+    """Store the state that a component declares, and weight and version if given; returns the component."""
     if weight is not None and not 1 <= weight <= MAX_WEIGHT:
         raise BadInput(
             f"A weight is from 1 to {MAX_WEIGHT}.",
@@ -223,11 +195,7 @@ async def declare(
             await add_events(conn, NewEvent(now, "state", id_, before, after, why))
         if version and version_before and version != version_before:
             await add_events(conn, NewEvent(now, "version", id_, version_before, version))
-    component = await of_id(conn, id_)
-    if row is None or row == component.row:
-        return component
-    async with conn.transaction():
-        return await join_row(conn, component, row, now)
+    return await of_id(conn, id_)
 
 
 async def drain(conn: Connection, host: str, *, on: bool, now: datetime) -> ComponentRecord:
@@ -276,17 +244,18 @@ async def servers(
     conn: Connection, *, now: datetime, limits: HealthLimits = DEFAULT_LIMITS
 ) -> list[PlacementServer]:
     """The index servers as the placement rules see them."""
-    return [
+    return with_row_engines(
         PlacementServer(
             server.id,
             server.row,
             server.machine,
             server.weight,
             condition(server.record, now, limits, draining=server.draining),
+            server.engine,
         )
         for server in await list_components(conn, type="index-server")
         if server.row is not None
-    ]
+    )
 
 
 async def row_count(conn: Connection) -> int:

@@ -2,7 +2,8 @@
 -- The components of a host, or the one of a type.
 select
     id, host, type, state, state_reason, health, health_since, health_reason, misses, down, seen_at, registered_at,
-    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases, version
+    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases, version,
+    engine
 from work.component
 where host = %(host)s and (%(type)s::text is null or type = %(type)s)
 order by type;
@@ -11,7 +12,8 @@ order by type;
 -- One component.
 select
     id, host, type, state, state_reason, health, health_since, health_reason, misses, down, seen_at, registered_at,
-    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases, version
+    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases, version,
+    engine
 from work.component
 where id = %(id)s;
 
@@ -24,7 +26,8 @@ select host from work.component where host = any(%(hosts)s);
 -- host.
 select
     id, host, type, state, state_reason, health, health_since, health_reason, misses, down, seen_at, registered_at,
-    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases, version
+    "row", machine, weight, draining, token_id, state_since, called_at, health_url, renews_leases, version,
+    engine
 from work.component
 where (%(type)s::text is null or type = %(type)s) and (%(health)s::text is null or health = %(health)s)
     and (%(state)s::text is null or state = %(state)s)
@@ -43,10 +46,6 @@ select pg_advisory_xact_lock(%(lock)s);
 -- name: row_count
 -- The number of rows.
 select "rows" from work.settings;
-
--- name: join_row
--- Sets the row of an index server.
-update work.component set "row" = %(row)s where id = %(id)s and type = 'index-server';
 
 -- name: declare
 -- Stores the declared state of a component; returns state and version before, or nothing if nothing changed.

@@ -13,10 +13,11 @@ of any size: the balance holds after each.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from usher.errors import BadInput
+from usher.messages.components import EngineName
 from usher.mgmt.anti_affinity import (
     HASH_MULTIPLIER,
     WORD_MASK,
@@ -28,6 +29,7 @@ from usher.mgmt.anti_affinity import (
 
 Condition = Literal["fit", "unsure", "draining", "gone"]
 PlacementState = Literal["wanted", "loaded", "leaving"]
+OPENSEARCH: Final = "opensearch"
 GIVES_ALL: Final = frozenset({"draining", "gone"})
 ANSWERS: Final = frozenset({"fit", "draining"})
 
@@ -41,6 +43,7 @@ class PlacementServer:
     machine: str
     weight: int = 1
     condition: Condition = "fit"
+    engine: EngineName = "tantivy"
 
     def __post_init__(self) -> None:
         if self.weight < 1:
@@ -111,7 +114,21 @@ def machine(host: str) -> str:
     return name.partition(":")[0] if name.count(":") == 1 else name
 
 
-def row_for(host: str, servers: Iterable[PlacementServer], rows: int) -> int:
+def with_row_engines(servers: Iterable[PlacementServer]) -> list[PlacementServer]:
+    """The servers; one on Tantivy in a row on OpenSearch gets no chunks, and gives those that it has."""
+    given = list(servers)
+    on_opensearch = {server.row for server in given if server.engine == OPENSEARCH}
+    return [
+        replace(server, condition="draining")
+        if server.row in on_opensearch and server.engine != OPENSEARCH and server.condition == "fit"
+        else server
+        for server in given
+    ]
+
+
+def row_for(
+    host: str, servers: Iterable[PlacementServer], rows: int, *, closed: Collection[int] = ()
+) -> int:
     """The shortest row by weight; among equals a row with a server on the same machine, so that copies never meet."""
     stay = [server for server in servers if server.condition not in GIVES_ALL]
     length = Counter[int]()
@@ -119,7 +136,9 @@ def row_for(host: str, servers: Iterable[PlacementServer], rows: int) -> int:
         length[server.row] += server.weight
     same_machine = {server.row for server in stay if server.machine == machine(host)}
     return min(
-        range(1, rows + 1), key=lambda row: (length[row], row not in same_machine), default=1
+        (row for row in range(1, rows + 1) if row not in closed),
+        key=lambda row: (length[row], row not in same_machine),
+        default=1,
     )
 
 

@@ -13,6 +13,7 @@ from usher.component_health import DISK_FULL, STORE_PROBLEM
 from usher.observe.causes import THIS_MACHINE, SystemCause, clock_cause, disk_cause_of
 from usher.observe.stages import (
     MAX_COUNTED,
+    ClusterServer,
     JobTypeCounts,
     QueueStatus,
     WaitingComponent,
@@ -269,7 +270,7 @@ def load_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
         if lost := row.unseated + row.seats:
             are = "is" if lost == 1 else "are"
             words = f"Row {row.row} has no healthy server: {counted(lost, 'chunk')} {are} not searchable there."
-            yield Blocker("row_empty", words, f"usher index-server --row {row.row}")
+            yield empty_row_blocker(row.row, words, work.cluster_server(row.row))
     lacking = [row for row in work.rows if row not in empty and (row.wanted or row.unseated)]
     if lacking and is_late(work.chunks.to_load_since, now):
         missing = ", ".join(
@@ -279,6 +280,23 @@ def load_blockers(work: WorkStatus, now: datetime) -> Iterator[Blocker]:
         age = elapsed(work.chunks.to_load_since, now)
         words = f"Built chunks have waited for {age} to be loaded: {missing}."
         yield Blocker("rows_behind", words, "usher components rows")
+
+
+def empty_row_blocker(row: int, words: str, server: ClusterServer | None) -> Blocker:
+    """Nothing of a row is searchable; one on OpenSearch takes no server on Tantivy."""
+    if server is None:
+        return Blocker("row_empty", words, f"usher index-server --row {row}")
+    own = f"Its index server {server.host} is on OpenSearch"
+    show = f"usher components show {quote(server.host)}"
+    if server.problem:
+        problem = f"{server.problem.rstrip('.')}."
+        words = f"{words} {own} and reports: {problem} Repair the cluster; the index server then continues."
+        return Blocker("row_empty", words, show)
+    if server.runs:
+        return Blocker("row_empty", f"{words} {own} and runs, but is not healthy yet.", show)
+    words = f"{words} {own} and does not run. Start it again, with the engine that it had."
+    command = f"usher index-server --row {row} --engine opensearch --engine-url URL,..."
+    return Blocker("row_empty", words, command)
 
 
 def held_back_blockers(work: WorkStatus) -> Iterator[Blocker]:

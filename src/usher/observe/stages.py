@@ -154,6 +154,16 @@ class ComponentGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterServer:
+    """The index server of a row on OpenSearch; `problem` is what it reports, empty if it reports none."""
+
+    row: int
+    host: str
+    runs: bool
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class FailingComponent:
     """A component that is not healthy; `held` if it has chunks that are needed."""
 
@@ -215,6 +225,7 @@ class WorkStatus:
     waiting_components: Sequence[WaitingComponent] = ()
     crashes: Sequence[CrashedProcess] = ()
     versions: RunningVersions = field(default_factory=RunningVersions)
+    clusters: Sequence[ClusterServer] = ()
 
     @property
     def running(self) -> bool:
@@ -229,6 +240,10 @@ class WorkStatus:
     def working(self, type_: str) -> int:
         """The number of components of a type that accept work."""
         return sum(crew.number for crew in self.crews if crew.type == type_ and crew.works)
+
+    def cluster_server(self, row: int) -> ClusterServer | None:
+        """The index server of a row that is on OpenSearch."""
+        return next((server for server in self.clusters if server.row == row), None)
 
     def answering(self, row: int) -> int:
         """The number of index servers of a row that are queried."""
@@ -302,6 +317,9 @@ async def read_work(conn: Connection, *, now: datetime, ended: Sequence[str] = (
             conn, CrashedProcess, lately=now - RECENT, most=MAX_COUNTED, n=MAX_NAMED
         ),
         await running_versions(conn),
+        await store.cluster_servers.rows(
+            conn, ClusterServer, quiet=quiet, ended=list(ended), n=MAX_COUNTED
+        ),
     )
 
 

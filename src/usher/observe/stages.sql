@@ -175,6 +175,21 @@ from work.component
 group by 1, 2, 3, 4, 5, 7
 order by 1, 2, 3, 4, 5, 7;
 
+-- name: cluster_servers
+-- The index servers on OpenSearch of all rows: whether they run, and the problem that they report.
+select
+    c."row", c.host, c.runs, case when c.runs and c.state in ('error', 'waiting') then c.state_reason else '' end as problem
+from (
+    select
+        "row", host, state, state_reason,
+        not (state = 'waiting' and state_reason like 'stopped%%') and coalesce(seen_at, registered_at) >= %(quiet)s
+            and host <> all(%(ended)s) and (health <> 'failure' or state in ('error', 'waiting')) as runs
+    from work.component
+    where type = 'index-server' and engine = 'opensearch' and "row" is not null
+) c
+order by c."row", c.host
+limit %(n)s;
+
 -- name: failing
 -- Unhealthy components that have needed chunks, and others that became unhealthy recently, with time and reason.
 select c.host, c.type, c.health, c.state, c.since, c.reason, held.held

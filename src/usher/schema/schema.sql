@@ -2014,6 +2014,8 @@ CREATE TABLE work.component (
     draining boolean DEFAULT false NOT NULL,
     version text DEFAULT ''::text NOT NULL,
     offered_chunks bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    engine text DEFAULT 'tantivy'::text NOT NULL,
+    CONSTRAINT component_engine_known CHECK ((engine = ANY (ARRAY['tantivy'::text, 'opensearch'::text]))),
     CONSTRAINT component_health_known CHECK ((health = ANY (ARRAY['healthy'::text, 'failure'::text, 'probation'::text]))),
     CONSTRAINT component_host_short CHECK (((host <> ''::text) AND (length(host) <= 255))),
     CONSTRAINT component_row_positive CHECK (("row" > 0)),
@@ -2043,6 +2045,8 @@ COMMENT ON COLUMN work.component.renews_leases IS 'It names its chunks to POST /
 COMMENT ON COLUMN work.component.version IS 'The version of Usher that it declares; empty if it declares none.';
 
 COMMENT ON COLUMN work.component.offered_chunks IS 'The last answer to GET /get_chunks of an index server; the next one begins after its last chunk.';
+
+COMMENT ON COLUMN work.component.engine IS 'Where an index server has its index; a row has one engine.';
 
 CREATE VIEW mgmt.crawler AS
  SELECT k.id AS index,

@@ -21,6 +21,14 @@ jobs_option = click.option(
     "--jobs", is_flag=True, help="Also run a scheduler and a manager for tasks, feeds and jobs."
 )
 
+no_index_server_option = click.option(
+    "--no-index-server",
+    "index_server",
+    flag_value=False,
+    default=True,
+    help="Without its own index server: row 1 is on OpenSearch, or on other machines.",
+)
+
 
 def then_option(default: str) -> Command:
     return click.option(
@@ -79,8 +87,11 @@ def crawl(app: App, /, urls: tuple[str, ...], then: str, **options: Any) -> None
 @click.command()
 @keep_option
 @front_option
+@no_index_server_option
 @pass_app
-def up(app: App, *, keep_warc: "Path | StoreAddress | None", front: str) -> None:
+def up(
+    app: App, *, keep_warc: "Path | StoreAddress | None", front: str, index_server: bool
+) -> None:
     """Run every role on this machine, with the search page, until stopped.
 
     Add pages with `usher add`, tasks or feeds. The settings come from usher.toml.
@@ -89,10 +100,13 @@ def up(app: App, *, keep_warc: "Path | StoreAddress | None", front: str) -> None
     Examples:
       usher up
       usher up --front 0.0.0.0:8400
+      usher up --no-index-server
     """
     from usher.local.crawl import LocalRunOptions
 
-    options = LocalRunOptions(keep_warc=keep_warc, front=front, jobs=True)
+    options = LocalRunOptions(
+        keep_warc=keep_warc, front=front, jobs=True, index_server=index_server
+    )
     run_service(app, actions.local.run_up(app, options))
 
 
@@ -118,6 +132,7 @@ def demo(app: App, then: str, *, jobs: bool) -> None:
 @front_option
 @jobs_option
 @click.option("--skip-hosts", is_flag=True)
+@no_index_server_option
 @pass_app
 def role_process(
     app: App,
@@ -127,6 +142,7 @@ def role_process(
     front: str,
     jobs: bool,
     skip_hosts: bool,
+    index_server: bool,
 ) -> None:
     """Run one process of the local stack; `usher up` starts these."""
     from usher.local.host_selection import read_skipped
@@ -138,6 +154,8 @@ def role_process(
         raise click.BadParameter(f"one of {', '.join(ROLE_PROCESSES)}")
     data = app.settings.data
     skipped = read_skipped(data) if skip_hosts else ()
-    context = RoleContext(app.loaded, Ports.read(data), keep_warc, front, jobs, skipped)
+    context = RoleContext(
+        app.loaded, Ports.read(data), keep_warc, front, jobs, skipped, index_server
+    )
     log = data / LOG_DIRECTORY / f"{name}{LOG_SUFFIX}"
     run_service(app, run_process(name, context, ready=echo), own_log=log)

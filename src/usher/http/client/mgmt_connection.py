@@ -16,6 +16,7 @@ from usher.messages.components import (
     ComponentState,
     ComponentStateRequest,
     ComponentStatus,
+    EngineName,
     TicketRequest,
     Tickets,
 )
@@ -64,6 +65,7 @@ class MgmtConnection:
         type: str | None = None,  # noqa: A002 - as MGMT calls it
         row: int | None = None,
         weight: int | None = None,
+        engine: EngineName | None = None,
         reason: str = "",
         anew: bool = False,
         renews_leases: bool = False,
@@ -77,6 +79,7 @@ class MgmtConnection:
             type=type,
             row=row,
             weight=weight,
+            engine=engine,
             reason=reason,
             anew=anew,
             version=__version__,

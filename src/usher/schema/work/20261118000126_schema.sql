@@ -555,6 +555,8 @@ create table work.component (
     draining boolean not null default false,
     version text not null default '' constraint component_version_short check (length(version) <= 40),
     offered_chunks bigint[] not null default '{}',
+    engine text not null default 'tantivy'
+        constraint component_engine_known check (engine in ('tantivy', 'opensearch')),
     constraint component_rows_are_of_index_servers check ("row" is null or type = 'index-server')
 );
 
@@ -567,6 +569,7 @@ comment on column work.component.seen_at is 'The last sign of life: a call to MG
 comment on column work.component.called_at is 'Its last call to MGMT; seen_at also counts answers to the watchdog.';
 comment on column work.component.renews_leases is 'It names its chunks to POST /v1/lease, so its other calls renew no lease.';
 comment on column work.component.version is 'The version of Usher that it declares; empty if it declares none.';
+comment on column work.component.engine is 'Where an index server has its index; a row has one engine.';
 comment on column work.component.offered_chunks is
     'The last answer to GET /get_chunks of an index server; the next one begins after its last chunk.';
 
