@@ -198,3 +198,25 @@ async def restart_with_its_new_row(rows: EngineRows, name: str) -> None:
     rows.stack.processes.start(name, *words)
     await becomes(lambda: answers(rows, name), rows, 30)
     assert rows.is_complete(1)
+
+
+async def test_a_server_at_another_address_continues_without_loading(
+    database: str, tmp_path: Path, opensearch: OpenSearchCluster
+) -> None:
+    async with filled_stack(
+        database, tmp_path, opensearch, "successor", Texts(5_000), rows=1
+    ) as rows:
+        first, crawl = rows.start_opensearch(1), rows.stack.crawl
+        await becomes(lambda: rows.is_complete(1), rows)
+        total = await asyncio.to_thread(rows.total, first, "everywhere")
+        rows.stack.kill(first)
+        crawl.run(
+            "update work.chunk set index_sha256 = repeat('0', 64)"
+        )  # no file would be accepted
+        rows.stack.start("successor", "index-server", "--row", "1", *rows.engine_words())
+        await becomes(lambda: answers(rows, "successor") and rows.is_complete(1), rows, 60)
+        assert total == CHUNKS * EACH
+        [(host,)] = crawl.ask(
+            "select host from work.component where type = 'index-server' and row = 1"
+        )
+        assert host == f"127.0.0.1:{crawl.ports['successor']}"
