@@ -252,6 +252,7 @@ def report(*lines: str) -> None:
     print(*lines, sep="\n")  # noqa: T201 - the issue asks for figures
 
 
+@pytest.mark.soak
 def test_a_backup_during_a_crawl_restores_elsewhere(data: Path) -> None:
     check_backup_and_restore(data, PAGES, BackupDirectory(data.with_name("backups")))
 
@@ -346,6 +347,7 @@ def test_usher_does_not_start_with_half_a_restore(data: Path) -> None:
             stop(stack)
 
 
+@pytest.mark.soak
 def test_a_task_creates_backups(data: Path) -> None:
     """A job of `usher up` has no password in its environment, and its own login may not read everything."""
     backup, pages = data.with_name("backup"), 5

@@ -94,6 +94,7 @@ def test_an_interrupted_crawl_does_not_call_pages_searchable_that_no_search_find
     assert "and Usher is not running." in explained
 
 
+@pytest.mark.soak
 def test_an_interrupted_crawl_counts_its_pages_and_continues_at_a_new_pace(
     database: str, tmp_path: Path
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_crawl_leaves_hosts_alone_that_the_user_did_not_name(
     assert "of other hosts" not in run.said
 
 
+@pytest.mark.soak
 def test_every_line_and_the_end_of_a_crawl_name_a_full_disk(database: str, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()

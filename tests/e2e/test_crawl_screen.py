@@ -34,6 +34,7 @@ def site(robots: str = "", port: int = 0) -> Website:
     return web
 
 
+@pytest.mark.soak
 def test_pages_are_counted_as_they_arrive(database: str, tmp_path: Path) -> None:
     with site() as web:
         words = ("crawl", "--delay", "0.25", web.url("/"))
@@ -105,6 +106,7 @@ def test_without_a_terminal_there_is_a_line_every_ten_seconds(
     assert "2.9 requests/s, set for this host" in lines[0]
 
 
+@pytest.mark.soak
 def test_a_site_that_forbids_crawling(database: str, tmp_path: Path) -> None:
     with site("User-agent: *\nDisallow: /\n") as web:
         with show(tmp_path / "data", "crawl", web.url("/"), dsn=database, terminal=True) as run:
@@ -135,6 +137,7 @@ def test_a_page_that_failed_says_so_the_next_time(database: str, tmp_path: Path)
     assert f"{web.url('/')}: {failed} it now" in run.said
 
 
+@pytest.mark.soak
 def test_a_site_that_was_down_is_tried_again_when_a_person_asks(
     database: str, tmp_path: Path
 ) -> None:
@@ -188,6 +191,7 @@ def a_day_later(dsn: str) -> None:
         conn.execute("update work.hosts set last_crawl_ended = last_crawl_ended - interval '1 day'")
 
 
+@pytest.mark.soak
 def test_a_raised_limit_continues_with_the_links_beyond_it(database: str, tmp_path: Path) -> None:
     data, words = tmp_path / "data", ("crawl", "--delay", "0", "--max-pages")
     with site() as web:
@@ -255,6 +259,7 @@ def test_a_crawl_while_usher_runs_says_what_to_type_instead(database: str, tmp_p
     assert f"`{command} hosts set a.test:81 --delay 0.5 --max-pages 20`" in shown
 
 
+@pytest.mark.soak
 def test_a_changed_robots_txt_is_read_when_a_person_asks_again(
     database: str, tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from support.processes.crawls import EMBEDDED
 from support.processes.killable import eventually
 from support.processes.pseudo_terminal import TerminalRun, at_terminal
@@ -25,6 +27,7 @@ def searchable_line(run: TerminalRun) -> str:
     return line
 
 
+@pytest.mark.soak
 def test_the_verdict_is_what_a_search_finds(database: str, tmp_path: Path) -> None:
     data = tmp_path / "data"
 

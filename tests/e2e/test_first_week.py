@@ -43,6 +43,7 @@ def intranet() -> Website:
     return Website({**pages, "/feed": Response(FEED, content_type="application/rss+xml")})
 
 
+@pytest.mark.soak
 def test_an_intranet_by_its_name_a_removal_and_a_feed(data: Path) -> None:
     usher = commands(data)
     with intranet() as web, Website({"/": page("Other")}) as other:
@@ -91,6 +92,7 @@ def check_removal(usher: Callable[..., TerminalRun], url: str, host: str) -> Non
     assert usher("hosts", "open", host).code == 0
 
 
+@pytest.mark.soak
 @EMBEDDED
 def test_failures_show_their_age_and_are_tried_again_when_a_person_asks(
     database: str, tmp_path: Path

@@ -128,6 +128,7 @@ def test_no_advice_names_a_port_that_was_only_for_one_run(database: str, tmp_pat
     assert "The search page cannot listen at 192.0.2.1:80: Cannot assign" in run.said
 
 
+@pytest.mark.soak
 @EMBEDDED
 def test_every_command_knows_that_a_killed_run_has_ended(database: str, tmp_path: Path) -> None:
     data = tmp_path / "data"

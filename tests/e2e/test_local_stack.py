@@ -88,6 +88,7 @@ def kill(run: Show, name: str, crashes: int) -> None:
     assert eventually(lambda: run.role_processes().get(name, pid) != pid, 30), run.logs
 
 
+@pytest.mark.soak
 def test_crashed_processes_are_in_the_status_and_in_events(database: str, tmp_path: Path) -> None:
     data = tmp_path / "data"
     environment = {"DATABASE_URL": database, "USHER_DATA": str(data)}

@@ -117,6 +117,7 @@ def without_mgmt(stage: Stack) -> None:
     assert search(stage, "front-3", SECRET) == []
 
 
+@pytest.mark.soak
 def test_a_removed_page_is_hidden_at_once_and_leaves_every_file(
     database: str, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from support.db.installation import CHUNKS, Installation, chunk_files
 from support.index.chunk_files import small_disk
@@ -179,6 +180,7 @@ def freeze_when(process: subprocess.Popen[str], condition: Callable[[], bool]) -
     return False
 
 
+@pytest.mark.soak
 def test_ctrl_c_ends_soon_and_the_same_command_continues(
     installation: Installation, tmp_path: Path
 ) -> None:

@@ -222,6 +222,7 @@ def test_a_restore_that_fails_in_the_database_changes_nothing(
     assert marker.exists()
 
 
+@pytest.mark.soak
 def test_new_roles_get_their_passwords_back(data: Path) -> None:
     """A role that exists already keeps its password, because another database may use it."""
     backup, target = data.with_name("backup"), data.with_name("restored")

@@ -45,7 +45,7 @@ async def add_pages(conn: Connection, at: datetime) -> None:
         select
             work.domain64_encode(1, 1, 1), '/' || %(chunk)s || p.path, p.state, p.status, p.reason, now(), now(), now(),
             case p.state when 'error' then 1 else 0 end, case p.state when 'pending' then null else %(chunk)s end,
-            case when p.text then %(chunk)s end, case when p.text then %(chunk)s * 10 + p.i end
+            case when p.text then %(chunk)s end, case when p.text then %(chunk)s::bigint * 10 + p.i end
         from (values
             (1, 'a', 'crawled', 200, null, true), (2, 'b', 'crawled', 200, null, true),
             (3, 'c', 'crawled', 200, null, true),

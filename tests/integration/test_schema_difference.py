@@ -88,6 +88,7 @@ def add_much(sources: Sources) -> None:
     sources.edit("functions/session_versions.sql", "distinct", "distinct /* once */")
 
 
+@pytest.mark.soak
 def test_what_is_added_becomes_a_migration(sources: Sources, empty_database: str) -> None:
     assert sources.usher(empty_database, "db", "migrate").returncode == 0
     before = columns(empty_database)
@@ -173,6 +174,7 @@ def test_what_old_code_would_miss_is_refused(sources: Sources) -> None:
     assert sources.new() == []
 
 
+@pytest.mark.soak
 def test_what_the_last_release_does_not_use_can_be_removed(
     sources: Sources, empty_database: str
 ) -> None:

@@ -94,6 +94,7 @@ def test_a_database_that_is_down(tmp_path: Path) -> None:
     assert crawl.code == 5
 
 
+@pytest.mark.soak
 @EMBEDDED
 @pytest.mark.skipif(LIBRARY is None, reason="libfaketime is not installed: scripts/packages")
 def test_a_wrong_clock(database: str, tmp_path: Path) -> None:
