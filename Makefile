@@ -14,10 +14,9 @@ PY = .venv/bin/python
 test: .venv/requirements-dev.lock packages
 	$(PY) -m pytest -n 4 --dist worksteal -m "not soak and not debian" $(ARGS)
 
-# Six at once, because most of these tests wait for processes that they killed.
 soak: .venv/requirements-dev.lock packages
 	@scripts/opensearch >/dev/null
-	$(PY) -m pytest -n 6 --dist worksteal -m "soak or debian" $(ARGS)
+	$(PY) -m pytest -n 4 --dist worksteal -m "soak or debian" $(ARGS)
 
 # Runs the tests that failed in the last run once more, one after the other, without a worker.
 failed: .venv/requirements-dev.lock

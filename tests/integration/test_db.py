@@ -97,6 +97,31 @@ async def test_work_that_others_stood_in_the_way_of_is_begun_anew(database: str)
     assert len(begun) > 2
 
 
+async def test_a_replaced_type_costs_a_connection_and_no_work(
+    database: str, tmp_path: Path
+) -> None:
+    """As a restore does: the plans that connections keep are of the old types."""
+    (tmp_path / "bays.sql").write_text("-- name: states\n-- All.\nselect state from bay.page\n")
+    create = (
+        "create schema bay; create domain bay.state as text; create table bay.page (state bay.state); "
+        "insert into bay.page values ('idle')"
+    )
+    statements = Statements(tmp_path / "bays.sql")
+    async with Database(database) as db:
+
+        async def states(conn: Connection) -> list[str]:
+            return await statements.states.column(conn)
+
+        async with db.transaction() as conn:
+            await conn.execute(create.encode())
+        for autocommit in (False, True):
+            for _ in range(10):  # the driver prepares what it often runs
+                assert await db.run(states, autocommit=True) == ["idle"]
+            async with await connect(database) as other:
+                await other.execute(f"drop schema bay cascade; {create}".encode())
+            assert await db.run(states, autocommit=autocommit) == ["idle"]
+
+
 async def test_wake_up_calls_survive_a_cut_line(database: str) -> None:
     async with Database(database) as db, await connect(database) as other:
         calls = db.listen("door")

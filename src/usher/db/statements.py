@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from prometheus_client import Summary
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection, AsyncCursor, OperationalError
+from psycopg.errors import FeatureNotSupported
 from psycopg.rows import AsyncRowFactory, RowMaker, TupleRow, tuple_row
 
 from usher.telemetry import DB_SECONDS
 
 T = TypeVar("T")
 UNQUOTED_TYPES = {int, bool}
+# PostgreSQL's function that says "cached plan must not change result type", in whatever language.
+REPLAN_FUNCTION = "RevalidateCachedQuery"
 HEADING = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
@@ -79,7 +82,14 @@ class Statement:
 
     async def _execute(self, cursor: AsyncCursor[Any], given: dict[str, Any]) -> None:
         start = time.perf_counter()
-        await cursor.execute(self.query, given or None)
+        try:
+            await cursor.execute(self.query, given or None)
+        except FeatureNotSupported as error:
+            if error.diag.source_function != REPLAN_FUNCTION:
+                raise
+            # A restore has replaced the tables, and with them the types of columns. A new connection plans anew.
+            await cursor.connection.close()
+            raise OperationalError(f"The tables were replaced: {error}") from error
         self._seconds.observe(time.perf_counter() - start)
 
 
